@@ -1,0 +1,113 @@
+"""Literals as Spark reads them: numbers by their look, text by its escapes, dates and timestamps in UTC."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from math import trunc
+from typing import Any
+
+from anabranch.expressions.coercion import Expr, convert
+from anabranch.types import INTEGRAL
+
+_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[01][0-7]{2}|.)", re.DOTALL)
+_CONTROL = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?Z?", re.ASCII)
+
+
+def number(text: str) -> Expr:
+    """``5`` is an int or a bigint, ``0.5`` a decimal, ``5e-1`` a double.
+
+    >>> number("3000000000").type, number("0.5").type, number("5e-1").type
+    ('bigint', 'decimal', 'double')
+    """
+    if text.lstrip("-").isdigit():
+        value = int(text)
+        for kind in ("int", "bigint"):
+            if _fits(value, kind):
+                return Expr("literal", kind, value=value)
+    elif "e" in text.lower():
+        return Expr("literal", "double", value=float(text))
+    return Expr("literal", "decimal", value=Decimal(text))
+
+
+def unescape(quoted: str) -> str | None:
+    """The text that a quoted literal stands for; None if it stands for none.
+
+    >>> unescape(r"'it\\'s\\t100\\%'")
+    "it's\\t100\\\\%"
+    """
+    if len(quoted) < 2 or quoted[0] not in "'\"" or quoted[-1] != quoted[0]:
+        return None
+    try:
+        text = _ESCAPE.sub(_character, quoted[1:-1])
+        text.encode()
+    except (OverflowError, ValueError):  # beyond Unicode, or half a surrogate pair
+        return None
+    return text
+
+
+def _character(match: re.Match[str]) -> str:
+    code = match[1]
+    if len(code) == 1:
+        return _CONTROL.get(code, code)
+    return chr(int(code[1:], 16) if code[0] in "uU" else int(code, 8))
+
+
+def like_regex(pattern: str, escape: str) -> str | None:
+    """The regular expression that a whole text must match; None if an escape precedes what needs none.
+
+    >>> like_regex(r"a\\_%", "\\\\")
+    'a_.*'
+    """
+    parts, characters = [], iter(pattern)
+    for character in characters:
+        if character == escape:
+            following = next(characters, "")
+            if not following or following not in ("%", "_", escape):
+                return None
+            parts.append(re.escape(following))
+        else:
+            parts.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
+    return "".join(parts)
+
+
+def cast(literal: Expr, target: str) -> Expr | None:
+    """A number or text literal as ``target``; None where it does not fit."""
+    value: Any = literal.value
+    if literal.type == "string":
+        return _cast_text(literal, target)
+    if target in INTEGRAL:
+        if not abs(value) < 2**64 or not _fits(trunc(value), target):
+            return None
+        return Expr("literal", target, value=trunc(value))
+    if target == "float":
+        return Expr("literal", "float", value=str(value))
+    if target == "double":
+        return Expr("literal", "double", value=float(value))
+    if literal.type in INTEGRAL and target in ("boolean", "string", "timestamp"):
+        return convert(literal, target)
+    return None
+
+
+def _cast_text(literal: Expr, target: str) -> Expr | None:
+    text = literal.value
+    try:
+        if target == "date" and _DATE.fullmatch(text):
+            return Expr("literal", "date", value=(date.fromisoformat(text) - _EPOCH.date()).days)
+        if target == "timestamp" and (_DATE.fullmatch(text) or _TIMESTAMP.fullmatch(text)):
+            moment = datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=UTC) - _EPOCH
+            micros = (moment.days * 86_400 + moment.seconds) * 1_000_000 + moment.microseconds
+            return Expr("literal", "timestamp", value=micros)
+    except ValueError:
+        return None
+    return None if target in ("date", "timestamp") else convert(literal, target)
+
+
+def _fits(value: int, kind: str) -> bool:
+    half = 1 << (_BITS[kind] - 1)
+    return -half <= value < half

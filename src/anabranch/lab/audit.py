@@ -1,0 +1,104 @@
+"""The audit of a run: what each application received against the ideal run, and how long it had to wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from anabranch.engines.ideal import ideal
+from anabranch.graph import Graph, Output
+from anabranch.plan import Plan
+from anabranch.sim.run import Run
+from anabranch.streams.batch import Ints
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """Milliseconds from a tuple's timestamp to its delivery."""
+
+    p50: float
+    p99: float
+
+
+class Audit(msgspec.Struct, frozen=True):
+    """``missing``: tuples of the ideal run that did not arrive; ``extra``: arrivals that are not in it, or not as often,
+    or not with these values. ``in_order``: in timestamp order, where the output asks for it. ``silence_s``: the longest time
+    between two deliveries."""
+
+    output: str
+    expected: int
+    delivered: int
+    missing: int
+    extra: int
+    in_order: bool
+    complete: bool
+    silence_s: float
+    latency_ms: Latency
+
+    @property
+    def exact(self) -> bool:
+        return self.complete and self.in_order and not self.missing and not self.extra
+
+
+def audit(graph: Graph, inputs: Mapping[str, pa.Table], plan: Plan, run: Run) -> dict[str, Audit]:
+    """One audit for each application of the plan."""
+    # where entry points give the timestamps, the ideal run is that of the tuples as they were stamped
+    expected = ideal(graph, {**inputs, **run.accepted})
+    outputs = {output.name: output for output in graph.outputs}
+    return {
+        subscription.name: _audit(
+            outputs[subscription.output],
+            expected[subscription.output],
+            run.deliveries[subscription.name],
+            subscription.name not in run.stalled,
+        )
+        for subscription in plan.subscriptions
+    }
+
+
+def _audit(output: Output, expected: pa.Table, received: pa.Table, complete: bool) -> Audit:
+    wanted, got = list(_rows(expected)), list(_rows(received.drop_columns("delivered")))
+    missing = (Counter(wanted) - Counter(got)).total()
+    extra = (Counter(got) - Counter(wanted)).total()
+    ts, delivered = _times(received, "ts"), _times(received, "delivered")
+    return Audit(
+        output.name,
+        len(wanted),
+        len(got),
+        missing,
+        extra,
+        output.order is None or bool((np.diff(ts) >= 0).all()),
+        complete,
+        longest_silence(delivered),
+        latency(delivered - ts),
+    )
+
+
+def longest_silence(delivered: Ints) -> float:
+    """Seconds between the two consecutive deliveries that are farthest apart."""
+    return round(float(np.diff(delivered).max(initial=0)) / 1e6, 3)
+
+
+def latency(waited: Ints) -> Latency:
+    if not len(waited):
+        return Latency(0.0, 0.0)
+    p50, p99 = np.percentile(waited, (50, 99), method="nearest") / 1e3
+    return Latency(round(float(p50), 1), round(float(p99), 1))
+
+
+def _times(table: pa.Table, column: str) -> Ints:
+    return np.asarray(table.column(column).cast(pa.int64()).to_numpy(), np.int64)
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """Rows that are equal exactly if all their values are, to the bit; NaN too."""
+    columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns]
+    return zip(*(map(_exactly, column.to_pylist()) for column in columns), strict=True)
+
+
+def _exactly(value: Any) -> Any:
+    return value.hex() if isinstance(value, float) else value

@@ -1,0 +1,379 @@
+"""A site's agent for one query: the protocols of the site, joined. Events in, effects out; no I/O.
+
+Installing a plan means: for every role that is new, read what the log still holds of it, begin, and connect;
+what the plan no longer gives this site stops, and its streams go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from anabranch.graph import Graph
+from anabranch.plan import Plan
+from anabranch.protocols import messages as m
+from anabranch.protocols.effects import Append, Drop, Effect, ReadLog, Report, Send, SetTimer
+from anabranch.protocols.egress import Egress
+from anabranch.protocols.entry import EntryPoint
+from anabranch.protocols.events import Rejected
+from anabranch.protocols.fragment import EngineOf, Fragment
+from anabranch.protocols.identity import Identify
+from anabranch.protocols.ingress import Ingress
+from anabranch.protocols.records import Record, Writer
+from anabranch.protocols.roles import FragmentRole, Roles, roles, spans
+from anabranch.protocols.settings import Settings
+from anabranch.streams.punctuation import BEGINNING, END
+
+Log = tuple[int, tuple[Record, ...]]
+"""What is left of a stream of the site log: the first position, and the records from there."""
+
+
+class _Recovery:
+    """Streams being read before a role begins."""
+
+    def __init__(self, streams: list[str], begin: Callable[[int, dict[str, Log]], list[Effect]]) -> None:
+        self.logs: dict[str, Log] = {}
+        self.streams = streams
+        self.begin = begin
+
+
+class Agent:
+    """``generation`` numbers this life of the agent: it must differ from every earlier one."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        site: str,
+        sites: tuple[str, ...],
+        retention: int,
+        settings: Settings,
+        engine_of: EngineOf,
+        generation: int,
+    ) -> None:
+        self.graph = graph
+        self.site = site
+        self.plan: Plan | None = None
+        self.entries: dict[str, EntryPoint] = {}
+        self.ingresses: dict[str, Ingress] = {}
+        self.fragments: dict[FragmentRole, Fragment] = {}
+        self.egresses: dict[str, Egress] = {}
+        self._sites = tuple(s for s in sites if s != site)
+        self._retention = retention
+        self._settings = settings
+        self._engine_of = engine_of
+        self._generation = generation
+        self._roles = Roles({}, {}, (), {})
+        self._recoveries: dict[Any, _Recovery] = {}
+        self._plans = Writer("plan", generation)
+        self._beaten = BEGINNING
+
+    # --- plans
+
+    def start(self, now: int, plan: Plan) -> list[Effect]:
+        """Begins a life: with the plan of the site's own log, if it is later than ``plan``."""
+        self.plan = plan
+        return [ReadLog("plan", ("plan",)), SetTimer("tick", self._settings.tick)]
+
+    @property
+    def version(self) -> m.Version:
+        return (self.plan.epoch, self.plan.coordinator) if self.plan is not None else (0, "")
+
+    def install(self, now: int, plan: Plan) -> list[Effect]:
+        """Takes over a plan, unless the present one is as late. It is kept in the log, and spreads with the
+        heartbeats."""
+        if (plan.epoch, plan.coordinator) <= self.version:
+            return []
+        self.plan = plan
+        return [self._plans.append(None, state=msgspec.json.encode(plan)), *self._apply(now)]
+
+    def _apply(self, now: int) -> list[Effect]:
+        assert self.plan is not None
+        before, self._roles = self._roles, roles(self.graph, self.plan, self.site)
+        after = self._roles
+        effects = self._stop(before, after)
+        for source, peers in after.entries.items():
+            entry = self.entries.get(source)
+            if entry is None:
+                effects += self._begin_entry(source)
+            else:
+                entry.set_peers(peers, self.plan.mirrors)
+        for stream, sources in after.ingresses.items():
+            ingress = self.ingresses.get(stream)
+            if ingress is None:
+                effects += self._begin_ingress(stream)
+            else:
+                effects += ingress.connect(now, sources)
+        for role in after.fragments:
+            if role not in before.fragments:
+                effects += self._begin_fragment(role)
+        for stream, egress in self.egresses.items():
+            egress.serve(after.consumers.get(stream, ()))
+        return effects
+
+    def _stop(self, before: Roles, after: Roles) -> list[Effect]:
+        gone: list[str] = []
+        for role in before.fragments:
+            if role not in after.fragments:
+                self.fragments.pop(role, None)
+                self._recoveries.pop(role, None)
+        exports = {stream for role in after.fragments for stream in role.exports}
+        for stream in [s for role in before.fragments for s in role.exports if s not in exports]:
+            self.egresses.pop(stream, None)
+            gone.append(f"out/{stream}")
+        effects: list[Effect] = []
+        for stream in before.ingresses:
+            if stream not in after.ingresses:
+                ingress = self.ingresses.pop(stream, None)
+                self._recoveries.pop(("in", stream), None)
+                effects += [] if ingress is None else ingress.connect(0, ())
+                gone.append(f"in/{stream}")
+        for source in before.entries:
+            if source not in after.entries:
+                self.entries.pop(source, None)
+                self.egresses.pop(source, None)
+                self._recoveries.pop(("entry", source), None)
+                gone += [f"out/{source}", f"held/{source}", f"late/{source}"]
+        return [*effects, *(Drop(stream) for stream in gone)]
+
+    # --- beginning a role: first what the log holds, then the rest
+
+    def _recover(
+        self, key: Any, streams: list[str], begin: Callable[[int, dict[str, Log]], list[Effect]]
+    ) -> list[Effect]:
+        self._recoveries[key] = _Recovery(streams, begin)
+        return [ReadLog(stream, ("recover", key)) for stream in streams]
+
+    def _begin_entry(self, name: str) -> list[Effect]:
+        source = next(s for s in self.graph.sources if s.name == name)
+        out, held, late = f"out/{name}", f"held/{name}", f"late/{name}"
+
+        def begin(now: int, logs: dict[str, Log]) -> list[Effect]:
+            assert self.plan is not None
+            egress = self._egress(name)
+            entry = EntryPoint(
+                source, Identify(source), egress, self.graph.slides(name), self._settings, self._generation
+            )
+            entry.set_peers(self._roles.entries[name], self.plan.mirrors)
+            self.entries[name] = entry
+            return entry.recover(now, logs[out], logs[held], logs[late])
+
+        return self._recover(("entry", name), [out, held, late], begin)
+
+    def _egress(self, stream: str) -> Egress:
+        egress = Egress(stream, self.site, self._settings, self._generation)
+        egress.serve(self._roles.consumers.get(stream, ()))
+        self.egresses[stream] = egress
+        return egress
+
+    def _begin_ingress(self, stream: str) -> list[Effect]:
+        def begin(now: int, logs: dict[str, Log]) -> list[Effect]:
+            ingress = Ingress(stream, self.site, self._settings, self._generation, now)
+            ingress.recover(now, *logs[f"in/{stream}"])
+            self.ingresses[stream] = ingress
+            return ingress.connect(now, self._roles.ingresses[stream])
+
+        return self._recover(("in", stream), [f"in/{stream}"], begin)
+
+    def _begin_fragment(self, role: FragmentRole) -> list[Effect]:
+        snapshots = f"snapshot/{role.operators[0]}"
+
+        def begin(now: int, logs: dict[str, Log]) -> list[Effect]:
+            egresses = {stream: self._egress(stream) for stream in role.exports}
+            for stream, egress in egresses.items():
+                egress.recover(*logs[f"out/{stream}"])
+            engine = self._engine_of(role.operators, role.exports)
+            fragment = Fragment(
+                role.operators,
+                engine,
+                spans(self.graph, role),
+                egresses,
+                self.site,
+                self._settings,
+                self._generation,
+            )
+            self.fragments[role] = fragment
+            effects = fragment.recover_snapshots(*logs[snapshots])
+            return [*effects, *(ReadLog(f"in/{stream}", ("replay", role)) for stream in role.inputs)]
+
+        return self._recover(role, [snapshots, *(f"out/{stream}" for stream in role.exports)], begin)
+
+    def on_log(self, now: int, stream: str, tag: Any, log: Log) -> list[Effect]:
+        """The answer to a ``ReadLog``."""
+        first, records = log
+        match tag:
+            case ("plan",):
+                return self._on_plans(now, first, records)
+            case ("recover", key):
+                recovery = self._recoveries.get(key)
+                if recovery is None:
+                    return []
+                recovery.logs[stream] = log
+                if len(recovery.logs) < len(recovery.streams):
+                    return []
+                del self._recoveries[key]
+                return recovery.begin(now, recovery.logs)
+            case ("replay", role):
+                fragment = self.fragments.get(role)
+                return [] if fragment is None else fragment.on_log(stream.removeprefix("in/"), first, records)
+            case ("catch up", source, peer, known):
+                entry = self.entries.get(source)
+                return [] if entry is None else entry.answer_catch_up(peer, known, records)
+        raise AssertionError(f"no reader asked for {tag}")
+
+    def _on_plans(self, now: int, first: int, records: tuple[Record, ...]) -> list[Effect]:
+        self._plans.recover(first, records)
+        if records and records[-1].state is not None:
+            stored = msgspec.json.decode(records[-1].state, type=Plan)
+            if (stored.epoch, stored.coordinator) > self.version:
+                self.plan = stored
+        return self._apply(now)
+
+    # --- branches and the log
+
+    def on_opened(self, now: int, stream: str, source: str, position: int, resumed: bool) -> list[Effect]:
+        ingress = self.ingresses.get(stream)
+        if ingress is not None:
+            ingress.rejoin.opened(now, source, position, resumed)
+        return []
+
+    def on_reset(self, now: int, stream: str, source: str) -> list[Effect]:
+        """The connection of a branch broke."""
+        ingress = self.ingresses.get(stream)
+        return [] if ingress is None else ingress.rejoin.reset(now, source)
+
+    def on_branch(self, now: int, stream: str, source: str, position: int, record: Record) -> list[Effect]:
+        ingress = self.ingresses.get(stream)
+        return [] if ingress is None else ingress.on_record(now, source, position, record)
+
+    def on_appended(self, now: int, append: Append) -> list[Effect]:
+        """A record is durable in this site's log."""
+        kind, _, name = append.stream.partition("/")
+        record = append.record
+        if kind == "in":
+            return self._on_ingress_durable(name, append.position, record)
+        if kind == "out":
+            if name in self.entries:
+                return self.entries[name].on_durable(record)
+            if name in self.egresses:
+                self.egresses[name].on_durable(record)
+        elif kind == "held" and name in self.entries:
+            return self.entries[name].on_held(record)
+        elif kind == "snapshot":
+            for role, fragment in self.fragments.items():
+                if role.operators[0] == name:
+                    return fragment.on_saved(append)
+        elif kind == "plan":
+            return list(self._plans.trim_before(append.position))
+        return []
+
+    def _on_ingress_durable(self, stream: str, position: int, record: Record) -> list[Effect]:
+        if stream in self.ingresses:
+            self.ingresses[stream].on_durable(record)
+        effects: list[Effect] = []
+        for role, fragment in self.fragments.items():
+            if stream in role.inputs:
+                effects += fragment.on_record(stream, position, record)
+        return effects
+
+    # --- messages
+
+    def on_message(self, now: int, sender: str, message: m.Message) -> list[Effect]:
+        match message:
+            case m.Submit() | m.Mirror() | m.Mirrored() | m.CatchUp() | m.CaughtUp():
+                return self._on_entry_message(now, sender, message)
+            case m.Needed():
+                if message.stream in self.egresses:
+                    self.egresses[message.stream].on_needed(sender, message.timestamp)
+                return self._offer_plan(sender, message.version)
+            case m.Heartbeat():
+                return self._offer_plan(sender, message.version)
+            case m.PlanOffer():
+                return self.install(now, message.plan)
+            case m.SnapshotRequest():
+                return self._offer_snapshot(sender, message.operator)
+            case m.Snapshot():
+                for role, fragment in self.fragments.items():
+                    if role.operators[0] == message.operator:
+                        return fragment.on_snapshot(message)
+        return []
+
+    def _on_entry_message(
+        self, now: int, sender: str, message: m.Submit | m.Mirror | m.Mirrored | m.CatchUp | m.CaughtUp
+    ) -> list[Effect]:
+        entry = self.entries.get(message.source)
+        if entry is None:
+            beginning = ("entry", message.source) in self._recoveries
+            reason = f"source {message.source!r} does not enter here under plan {self.version}"
+            return [] if beginning else [Report(Rejected(sender, self.site, reason))]
+        match message:
+            case m.Submit():
+                return entry.on_submit(now, sender, message)
+            case m.Mirror():
+                return entry.on_mirror(now, sender, message)
+            case m.Mirrored():
+                return entry.on_mirrored(now, sender, message)
+            case m.CatchUp():
+                return entry.on_catch_up(sender, message)
+            case m.CaughtUp():
+                return entry.on_caught_up(now, sender, message)
+
+    def _offer_plan(self, to: str, version: m.Version) -> list[Effect]:
+        return [Send(to, m.PlanOffer(self.plan))] if self.plan is not None and self.version > version else []
+
+    def _offer_snapshot(self, to: str, operator: str) -> list[Effect]:
+        for role, fragment in self.fragments.items():
+            if role.operators[0] == operator:
+                snapshot = fragment.offer_snapshot()
+                return [] if snapshot is None else [Send(to, snapshot)]
+        return []
+
+    # --- time
+
+    def on_timer(self, now: int, key: str) -> list[Effect]:
+        if key == "tick":
+            return [*self._tick(now), SetTimer("tick", self._settings.tick)]
+        kind, _, name = key.partition("/")
+        return self.entries[name].on_timer(now) if kind == "entry" and name in self.entries else []
+
+    def _tick(self, now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for entry in self.entries.values():
+            effects += entry.on_tick(now)
+        for role, fragment in self.fragments.items():
+            effects += fragment.on_tick(self._peers(role))
+        for stream, ingress in self.ingresses.items():
+            effects += self._tend(now, stream, ingress)
+        for egress in self.egresses.values():
+            effects += egress.trim(self._retention)
+        if now - self._beaten >= self._settings.heartbeat_interval or now < self._beaten:
+            self._beaten = now
+            load = sum(len(role.operators) for role in self.fragments)
+            effects += [Send(site, m.Heartbeat(self.version, load)) for site in self._sites]
+        return effects
+
+    def _peers(self, role: FragmentRole) -> tuple[str, ...]:
+        assert self.plan is not None
+        return tuple(s for s in self.plan.replicas.get(role.operators[0], ()) if s != self.site)
+
+    def _tend(self, now: int, stream: str, ingress: Ingress) -> list[Effect]:
+        """What an ingress stream needs from time to time: branches kept open, upstream told, its log trimmed."""
+        consuming = [f for role, f in self.fragments.items() if stream in role.inputs]
+        wanted = [role for role in self._roles.fragments if stream in role.inputs]
+        if len(consuming) == len(wanted):
+            upstream = min((f.needed_of(stream, here=False) for f in consuming), default=END)
+            here = min((f.needed_of(stream, here=True) for f in consuming), default=END)
+            ingress.floor = max(ingress.floor, upstream)
+            needed = min(upstream, ingress.durable)
+            effects = [*ingress.trim(min(here, ingress.durable), self._retention)]
+        else:
+            needed, effects = BEGINNING, []
+        effects += ingress.on_tick(now)
+        for source, reader in ingress.rejoin.readers.items():
+            if source == self.site:
+                if stream in self.egresses:
+                    self.egresses[stream].on_needed(self.site, needed)
+            else:
+                effects.append(Send(source, m.Needed(stream, needed, reader.position or 0, self.version)))
+        return effects

@@ -1,0 +1,475 @@
+"""An entry point: where a source's tuples enter. It timestamps, identifies, punctuates, stores, and mirrors
+them to its peers.
+
+The entry points of a source are replicas of one another. What makes that exact is the producer's sequence:
+each entry point holds, of every producer, all tuples up to some sequence and none behind, and a promise that
+came with sequence s is honoured only where all tuples before s are. So whichever entry point a producer turns
+to, tuples keep their ids, and which tuples are late is decided by the sequence, everywhere alike.
+
+The entry point that a producer submits to is the *origin* of these tuples. With n mirrors it shows and
+acknowledges them once n peers hold them. With n = 1 a peer shows them as soon as it holds them; with more, it
+holds them apart, on disk, until the origin or the producer says that enough do. An origin that waits too long
+goes on with the peers it has and says so (:class:`Degraded`), but never where the entry point's clock gives
+the timestamps: there two entry points that cannot hear each other would stamp and promise against each other,
+so such a source waits for all its peers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from anabranch.graph import Source
+from anabranch.protocols.effects import Effect, ReadLog, Report, Send, SetTimer
+from anabranch.protocols.egress import Egress
+from anabranch.protocols.events import Degraded, Gap, Late
+from anabranch.protocols.identity import Identify
+from anabranch.protocols.messages import Accepted, CatchUp, CaughtUp, Mirror, Mirrored, Resend, Submit
+from anabranch.protocols.records import Record, Sequence, Writer
+from anabranch.protocols.settings import Settings
+from anabranch.streams.batch import Batch, timestamps
+from anabranch.streams.punctuation import BEGINNING, END
+
+
+class Chunk:
+    """Consecutive tuples of a producer that are taken and not yet shown. ``own``: this is their origin."""
+
+    __slots__ = ("held_at", "holders", "own", "rows", "sent", "sequence", "since")
+
+    def __init__(self, rows: Batch | None, sequence: Sequence, own: bool, now: int) -> None:
+        self.rows = rows
+        self.sequence = sequence
+        self.own = own
+        self.since = self.sent = now
+        self.holders: set[str] = set()
+        self.held_at: int | None = None
+
+
+class Progress:
+    """One producer, as this entry point knows it. Sequences below ``taken`` are here, below ``shown`` they
+    are in the egress log, below ``safe`` they are durable there, below ``held`` durable apart, below
+    ``allowed`` they may be shown; each with the promise that goes with it."""
+
+    __slots__ = (
+        "allowed",
+        "attempt",
+        "client",
+        "held",
+        "origin",
+        "peers",
+        "promise",
+        "queue",
+        "safe",
+        "shown",
+        "taken",
+    )
+
+    def __init__(self) -> None:
+        self.taken = self.shown = 0
+        self.promise = BEGINNING
+        self.safe = (0, BEGINNING)
+        self.allowed = (0, BEGINNING)
+        self.held = (0, BEGINNING)
+        self.attempt = 0
+        self.client: str | None = None
+        self.origin: str | None = None
+        self.queue: deque[Chunk] = deque()
+        self.peers: dict[str, tuple[int, int]] = {}
+
+    @property
+    def promised(self) -> int:
+        """Of all that is taken, shown or not."""
+        return self.queue[-1].sequence.promise if self.queue else self.promise
+
+
+class EntryPoint:
+    """One source at one site."""
+
+    def __init__(
+        self,
+        source: Source,
+        identify: Identify,
+        egress: Egress,
+        slides: tuple[int, ...],
+        settings: Settings,
+        generation: int,
+    ) -> None:
+        self.source = source
+        self.egress = egress
+        self.at = egress.at
+        self.peers: tuple[str, ...] = ()
+        self.mirrors = 0
+        self._identify = identify
+        self._slides = slides
+        self._settings = settings
+        self._clocked = source.timestamps == "entry"
+        self._late = Writer(f"late/{source.name}", generation)
+        self._held = Writer(f"held/{source.name}", generation)
+        self._producers: dict[str, Progress] = {}
+        self._lacking: set[str] = set()
+        self._asked = BEGINNING
+        self._missing_since: int | None = None
+        self._stamped = BEGINNING
+        self._swept = BEGINNING
+
+    # --- starting
+
+    def set_peers(self, peers: tuple[str, ...], mirrors: int) -> None:
+        """The other entry points of the source in the plan. Streams replicated from outside mirror nothing."""
+        self.peers = () if self.source.identity == "content" else peers
+        self.mirrors = len(self.peers) if self._clocked else min(mirrors, len(self.peers))
+
+    def recover(
+        self,
+        now: int,
+        shown: tuple[int, tuple[Record, ...]],
+        held: tuple[int, tuple[Record, ...]],
+        late: tuple[int, tuple[Record, ...]],
+    ) -> list[Effect]:
+        """The logs say how far each producer is here; the peers may know more."""
+        self.egress.recover(*shown)
+        self._held.recover(*held)
+        self._late.recover(*late)
+        for record in shown[1]:
+            if record.rows is not None:
+                self._identify.remember(record.rows, self.egress.writer.punctuation)
+                self._stamped = max(self._stamped, int(timestamps(record.rows).max()))
+            if record.sequence is not None:
+                progress = self._progress(record.sequence.producer)
+                progress.taken = progress.shown = record.sequence.until
+                progress.promise = record.sequence.promise
+                progress.safe = (progress.shown, progress.promise)
+                progress.attempt = record.sequence.attempt
+        self._stamped = max(self._stamped, self.egress.writer.punctuation)
+        for position, record in enumerate(held[1], held[0]):
+            assert record.sequence is not None
+            progress = self._progress(record.sequence.producer)
+            if record.sequence.first == progress.taken:
+                chunk = Chunk(record.rows, record.sequence, own=False, now=now)
+                chunk.held_at = position
+                progress.held = _end(record.sequence)
+                self._queue(progress, chunk)
+        return [*self._ask_peers(now), *self._timer(now)]
+
+    def _progress(self, producer: str) -> Progress:
+        return self._producers.setdefault(producer, Progress())
+
+    def _queue(self, progress: Progress, chunk: Chunk) -> None:
+        progress.queue.append(chunk)
+        progress.taken = chunk.sequence.until
+        progress.attempt = max(progress.attempt, chunk.sequence.attempt)
+
+    # --- a producer submits: this is the origin
+
+    def on_submit(self, now: int, client: str, submit: Submit) -> list[Effect]:
+        progress = self._progress(submit.producer)
+        if submit.attempt < progress.attempt:
+            return []
+        progress.attempt, progress.client, progress.origin = submit.attempt, client, None
+        if submit.first > progress.taken:
+            return self._on_missing(now, client, submit)
+        self._missing_since = None
+        # What the producer no longer keeps is held by enough; what it sends again is this origin's to show.
+        progress.allowed = max(progress.allowed, submit.safe)
+        effects = self._adopt(now, progress)
+        count = 0 if submit.rows is None else submit.rows.num_rows
+        skip = progress.taken - submit.first
+        if skip < count or (skip == count == 0 and submit.promise > progress.promised):
+            effects += self._take(now, submit, progress, skip)
+        effects += self._show_ready(now, progress)
+        if not progress.queue:
+            effects.append(self._accepted(submit.producer, progress))
+        return effects
+
+    def _adopt(self, now: int, progress: Progress) -> list[Effect]:
+        effects: list[Effect] = []
+        for chunk in progress.queue:
+            if not chunk.own and _end(chunk.sequence) > progress.allowed:
+                chunk.own, chunk.since = True, now
+                effects += self._mirror(now, progress, chunk, self.peers)
+        return effects
+
+    def _take(self, now: int, submit: Submit, progress: Progress, skip: int) -> list[Effect]:
+        effects: list[Effect] = []
+        first, until = progress.taken, progress.taken
+        promise = max(progress.promised, submit.promise)
+        rows = None
+        if submit.rows is not None:
+            until += submit.rows.num_rows - skip
+            stamp = None
+            if self._clocked:
+                self._stamped = stamp = max(now, self._stamped, promise + 1)
+            rows, late = self._identify(submit.producer, first, submit.rows.slice(skip), stamp, promise)
+            if late is not None:
+                effects += self._set_aside(late)
+        sequence = Sequence(submit.producer, first, until, promise, submit.attempt)
+        return effects + self._originate(now, progress, Chunk(rows, sequence, own=True, now=now))
+
+    def _originate(self, now: int, progress: Progress, chunk: Chunk) -> list[Effect]:
+        self._queue(progress, chunk)
+        return [*self._mirror(now, progress, chunk, self.peers), *self._show_ready(now, progress)]
+
+    def _mirror(self, now: int, progress: Progress, chunk: Chunk, peers: tuple[str, ...]) -> list[Effect]:
+        chunk.sent = now
+        mirror = Mirror(self.source.name, chunk.rows, chunk.sequence, (progress.shown, progress.promise))
+        return [Send(peer, mirror) for peer in peers if peer not in chunk.holders]
+
+    def _set_aside(self, late: Batch) -> list[Effect]:
+        ts = timestamps(late)
+        event = Late(self.source.name, self.at, len(ts), int(ts.min()), int(ts.max()))
+        return [self._late.append(late), Report(event)]
+
+    def _accepted(self, producer: str, progress: Progress) -> Effect:
+        assert progress.client is not None
+        return Send(progress.client, Accepted(self.source.name, producer, *progress.safe))
+
+    def _on_missing(self, now: int, client: str, submit: Submit) -> list[Effect]:
+        """Earlier tuples of this producer are not here. What has not been acknowledged it sends again. What has, peers
+        may hold; if no one does, it is lost."""
+        progress = self._progress(submit.producer)
+        acknowledged = submit.safe[0]
+        if progress.taken >= acknowledged:
+            return [Send(client, Resend(self.source.name, submit.producer, progress.taken))]
+        if self._missing_since is None and self.peers:
+            self._missing_since = now
+            return self._ask_peers(now)
+        if not self._is_lost(now):
+            return self._ask_again(now)
+        self._missing_since = None
+        progress.queue.clear()
+        progress.taken = progress.shown = acknowledged
+        return [*self._complete_only_from(submit.high), *self.on_submit(now, client, submit)]
+
+    def _is_lost(self, now: int) -> bool:
+        since = now if self._missing_since is None else self._missing_since
+        return self._lacking.issuperset(self.peers) or now - since >= self._settings.gap_patience
+
+    def _ask_again(self, now: int) -> list[Effect]:
+        return self._ask_peers(now) if now - self._asked >= self._settings.mirror_retry else []
+
+    def _complete_only_from(self, timestamp: int) -> list[Effect]:
+        """Earlier tuples are nowhere to be had: this log is complete from here."""
+        before = self.egress.writer.punctuation
+        if not self.egress.begin(timestamp):
+            return []
+        effects: list[Effect] = [self.egress.announce()]
+        if before > BEGINNING:
+            effects.append(Report(Gap(self.source.name, self.at, before, timestamp)))
+        return effects
+
+    # --- showing downstream
+
+    def _show_ready(self, now: int, progress: Progress) -> list[Effect]:
+        effects: list[Effect] = []
+        while progress.queue and self._may_show(now, progress, progress.queue[0], effects):
+            effects += self._show(progress, progress.queue.popleft())
+        return effects
+
+    def _may_show(self, now: int, progress: Progress, chunk: Chunk, effects: list[Effect]) -> bool:
+        sequence = chunk.sequence
+        if _end(sequence) <= progress.allowed:
+            return True
+        if not chunk.own:
+            return self.mirrors <= 1
+        asked = self.mirrors if self._clocked or sequence.until > sequence.first else 0
+        if len(chunk.holders) >= asked:
+            return True
+        if self._clocked or now - chunk.since < self._settings.mirror_patience:
+            return False
+        missing = tuple(peer for peer in self.peers if peer not in chunk.holders)
+        effects.append(
+            Report(Degraded(self.source.name, self.at, sequence.producer, sequence.until, missing))
+        )
+        return True
+
+    def _show(self, progress: Progress, chunk: Chunk) -> list[Effect]:
+        """Appends to the egress log: seen downstream from now on."""
+        sequence = chunk.sequence
+        progress.shown, progress.promise = sequence.until, sequence.promise
+        if sequence.first == 0 and self.egress.complete_from == END:
+            self.egress.begin(BEGINNING)
+        effects = self.egress.offer(chunk.rows, min(p.promise for p in self._producers.values()), sequence)
+        self._identify.forget(self.egress.writer.punctuation)
+        if chunk.own and self.mirrors > 1:
+            told = Mirror(self.source.name, None, _promise_only(sequence), _end(sequence))
+            effects += [Send(peer, told) for peer in self.peers]
+        if chunk.held_at is not None:
+            effects += self._held.trim_before(chunk.held_at + 1)
+        return effects
+
+    def on_durable(self, record: Record) -> list[Effect]:
+        """A record of the egress log is safe: whoever waits for it is told."""
+        self.egress.on_durable(record)
+        sequence = record.sequence
+        if sequence is None:
+            return []
+        progress = self._progress(sequence.producer)
+        progress.safe = max(progress.safe, (sequence.until, sequence.promise))
+        effects: list[Effect] = []
+        if progress.client is not None:
+            effects.append(self._accepted(sequence.producer, progress))
+        if progress.origin is not None:
+            effects.append(Send(progress.origin, self._mirrored(sequence.producer, progress.safe)))
+        return effects
+
+    def _mirrored(self, producer: str, safe: tuple[int, int]) -> Mirrored:
+        return Mirrored(self.source.name, producer, *safe)
+
+    # --- peers
+
+    def on_mirror(self, now: int, peer: str, mirror: Mirror) -> list[Effect]:
+        sequence = mirror.sequence
+        progress = self._progress(sequence.producer)
+        if sequence.attempt < progress.attempt and self._clocked:
+            return []
+        if sequence.attempt > progress.attempt:
+            progress.attempt, progress.client = sequence.attempt, None
+        progress.origin = peer
+        progress.peers[peer] = max(progress.peers.get(peer, (0, BEGINNING)), _end(sequence))
+        if sequence.first > progress.taken:
+            return self._ask_again(now)
+        progress.allowed = max(progress.allowed, mirror.show)
+        before = (progress.taken, progress.promised)
+        effects = self._hold(now, progress, mirror)
+        effects += self._show_ready(now, progress)
+        if before == (progress.taken, progress.promised):
+            effects.append(Send(peer, self._mirrored(sequence.producer, max(progress.safe, progress.held))))
+        return effects
+
+    def _hold(self, now: int, progress: Progress, mirror: Mirror) -> list[Effect]:
+        """Takes from a peer what is not shown here; what waits here of the same tuples gives way to it."""
+        sequence = mirror.sequence
+        if _end(sequence) <= (progress.shown, progress.promise):
+            return []
+        while (
+            progress.queue and progress.queue[-1].own and progress.queue[-1].sequence.first >= sequence.first
+        ):
+            progress.queue.pop()
+            progress.taken = progress.queue[-1].sequence.until if progress.queue else progress.shown
+        if _end(sequence) <= (progress.taken, progress.promised):
+            return []
+        skip = progress.taken - sequence.first
+        rows = mirror.rows if skip == 0 else self._identify.beyond(mirror.rows, skip, sequence)
+        rest = Sequence(sequence.producer, progress.taken, sequence.until, sequence.promise, sequence.attempt)
+        chunk = Chunk(rows, rest, own=False, now=now)
+        self._queue(progress, chunk)
+        if self.mirrors <= 1:
+            return []
+        append = self._held.append(rows, sequence=rest)
+        chunk.held_at = append.position
+        return [append]
+
+    def on_held(self, record: Record) -> list[Effect]:
+        """Tuples held apart are on disk: their origin may count this peer."""
+        assert record.sequence is not None
+        progress = self._progress(record.sequence.producer)
+        progress.held = max(progress.held, _end(record.sequence))
+        if progress.origin is None:
+            return []
+        return [Send(progress.origin, self._mirrored(record.sequence.producer, progress.held))]
+
+    def on_mirrored(self, now: int, peer: str, mirrored: Mirrored) -> list[Effect]:
+        progress = self._progress(mirrored.producer)
+        known = (mirrored.until, mirrored.promise)
+        progress.peers[peer] = known
+        for chunk in progress.queue:
+            if _end(chunk.sequence) <= known:
+                chunk.holders.add(peer)
+        return self._show_ready(now, progress)
+
+    def _ask_peers(self, now: int) -> list[Effect]:
+        if not self.peers:
+            return []
+        self._asked, self._lacking = now, set()
+        known = tuple((name, progress.taken) for name, progress in self._producers.items())
+        return [Send(peer, CatchUp(self.source.name, known)) for peer in self.peers]
+
+    def on_catch_up(self, peer: str, catch_up: CatchUp) -> list[Effect]:
+        return [ReadLog(self.egress.writer.stream, ("catch up", self.source.name, peer, catch_up.known))]
+
+    def answer_catch_up(
+        self, peer: str, known: tuple[tuple[str, int], ...], records: tuple[Record, ...]
+    ) -> list[Effect]:
+        """What the peer lacks of this log, and where it is complete from."""
+        have = dict(known)
+        complete_from = END
+        mirrors: list[Mirror] = []
+        for record in records:
+            sequence = record.sequence
+            if sequence is None or sequence.until < have.get(sequence.producer, 0):
+                continue
+            if complete_from == END:
+                complete_from = max(record.high, record.complete_from)
+            mirrors.append(Mirror(self.source.name, record.rows, sequence, _end(sequence)))
+        taken = tuple((name, progress.taken) for name, progress in self._producers.items())
+        return [Send(peer, CaughtUp(self.source.name, complete_from, tuple(mirrors), taken))]
+
+    def on_caught_up(self, now: int, peer: str, caught_up: CaughtUp) -> list[Effect]:
+        effects: list[Effect] = []
+        news = False
+        for mirror in caught_up.mirrors:
+            sequence = mirror.sequence
+            progress = self._progress(sequence.producer)
+            if sequence.first > progress.taken:
+                if progress.taken > 0:
+                    continue
+                # Nothing of this producer is left here: as complete as the peer.
+                progress.taken = progress.shown = sequence.first
+                effects += self._complete_only_from(caught_up.complete_from)
+            before = progress.taken
+            effects += self.on_mirror(now, peer, mirror)
+            news = news or progress.taken > before
+        if not news and all(self._progress(name).taken >= taken for name, taken in caught_up.taken):
+            self._lacking.add(peer)
+        return effects
+
+    # --- time
+
+    def on_tick(self, now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        sweep = now - self._swept >= self._settings.mirror_retry
+        for producer, progress in self._producers.items():
+            for chunk in progress.queue:
+                if chunk.own and now - chunk.sent >= self._settings.mirror_retry:
+                    effects += self._mirror(now, progress, chunk, self.peers)
+            effects += self._show_ready(now, progress)
+            if sweep and not progress.queue:
+                effects += self._remind(producer, progress)
+        if sweep:
+            self._swept = now
+        return effects
+
+    def _remind(self, producer: str, progress: Progress) -> list[Effect]:
+        """A peer that missed the last words of a producer finds out by this and catches up."""
+        last = Sequence(producer, progress.shown, progress.shown, progress.promise, progress.attempt)
+        shown = _end(last)
+        mirror = Mirror(self.source.name, None, last, shown)
+        return [Send(peer, mirror) for peer in self.peers if progress.peers.get(peer, (0, BEGINNING)) < shown]
+
+    def _timer(self, now: int) -> list[Effect]:
+        """The clock of this entry point promises at every interval, and just after every end of a window
+        downstream."""
+        if not self._clocked:
+            return []
+        periods = (self._settings.punctuation_interval, *self._slides)
+        after = min(period - (now - 1) % period for period in periods)
+        return [SetTimer(f"entry/{self.source.name}", after)]
+
+    def on_timer(self, now: int) -> list[Effect]:
+        effects = self._timer(now)
+        for producer, progress in self._producers.items():
+            if (
+                progress.client is not None
+                and BEGINNING < progress.promised < END
+                and now - 1 > progress.promised
+            ):
+                sequence = Sequence(producer, progress.taken, progress.taken, now - 1, progress.attempt)
+                effects += self._originate(now, progress, Chunk(None, sequence, own=True, now=now))
+        return effects
+
+
+def _end(sequence: Sequence) -> tuple[int, int]:
+    return sequence.until, sequence.promise
+
+
+def _promise_only(sequence: Sequence) -> Sequence:
+    return Sequence(sequence.producer, sequence.until, sequence.until, sequence.promise, sequence.attempt)

@@ -1,0 +1,75 @@
+"""A stream as a site takes it in: branches rejoined, and what is new appended to the ingress log. The append
+is the commit."""
+
+from __future__ import annotations
+
+from anabranch.protocols.effects import Effect, Report
+from anabranch.protocols.events import Trimmed
+from anabranch.protocols.records import Record, Writer
+from anabranch.protocols.rejoin import Rejoin
+from anabranch.protocols.settings import Settings
+from anabranch.streams.punctuation import BEGINNING
+
+
+class Ingress:
+    """One stream at one site.
+
+    Its log holds each tuple once, in order of first arrival, and with each record how far every branch had
+    been read: after a crash, filter and positions are rebuilt from it, and nothing is asked for twice or
+    skipped.
+    """
+
+    def __init__(self, stream: str, at: str, settings: Settings, generation: int, now: int) -> None:
+        self.stream = stream
+        self.rejoin = Rejoin(stream, at, settings, now)
+        self.writer = Writer(f"in/{stream}", generation)
+        self.floor = BEGINNING
+        """What downstream can do with: complete from here is good enough to start."""
+        self.durable = BEGINNING
+        """The punctuation up to which the log is safe on disk."""
+
+    def recover(self, now: int, first: int, records: tuple[Record, ...]) -> None:
+        self.writer.recover(first, records)
+        if records:
+            self.rejoin.restore(now, records)
+            self.durable = records[-1].punctuation
+
+    def connect(self, now: int, sources: tuple[str, ...]) -> list[Effect]:
+        return self.rejoin.keep_only(now, sources)
+
+    def on_record(self, now: int, source: str, position: int, record: Record) -> list[Effect]:
+        rows, moved, effects = self.rejoin.record(now, source, position, record)
+        moved = self.rejoin.settle(now, self.floor) or moved
+        if rows is not None or moved:
+            effects.append(self._append(rows))
+        return effects
+
+    def on_durable(self, record: Record) -> None:
+        self.durable = max(self.durable, record.punctuation)
+
+    def on_tick(self, now: int) -> list[Effect]:
+        effects = self.rejoin.sweep(now)
+        gap = self.rejoin.skip_gap(now)
+        if self.rejoin.settle(now, self.floor) or gap:
+            effects.append(self._append(None))
+        return [*effects, *gap]
+
+    def trim(self, needed: int, retention: int) -> list[Effect]:
+        """Lets go of what no fragment here needs to rebuild, and of what is older than ``retention``."""
+        return trim(self.writer, needed, retention, self.rejoin.at, self.stream, ("fragment",))
+
+    def _append(self, rows: object) -> Effect:
+        frontier = self.rejoin.frontier
+        self.writer.complete_from, self.writer.punctuation = frontier.complete_from, frontier.punctuation
+        return self.writer.append(rows, cursors=self.rejoin.cursors)
+
+
+def trim(
+    writer: Writer, needed: int, retention: int, at: str, stream: str, consumers: tuple[str, ...]
+) -> list[Effect]:
+    """Trims behind ``needed``; beyond ``retention`` also what is needed, which is reported."""
+    bound = writer.punctuation - retention
+    effects: list[Effect] = list(writer.trim(max(needed, bound)))
+    if effects and needed < bound and writer.index.high(writer.index.first) > needed:
+        effects.append(Report(Trimmed(stream, at, writer.index.high(writer.index.first), consumers)))
+    return effects

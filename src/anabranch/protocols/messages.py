@@ -1,0 +1,130 @@
+"""What nodes say to each other, beside the records that branches carry."""
+
+from __future__ import annotations
+
+import msgspec
+
+from anabranch.plan import Plan
+from anabranch.protocols.records import Sequence
+from anabranch.streams.batch import Batch
+
+Version = tuple[int, str]
+"""Of a plan: (epoch, coordinator). The higher wins, so that two coordinators do no harm."""
+
+
+class Submit(msgspec.Struct, frozen=True):
+    """Producer to entry point: tuples from sequence ``first`` on (``ts`` if the source gives timestamps, then
+    the declared columns). No tuple of these or later sequences has a timestamp <= ``promise`` unless it is
+    late; ``high`` is the largest timestamp of all earlier sequences; ``safe`` is what has been acknowledged
+    so far. ``attempt`` counts the producer's changes of entry point."""
+
+    source: str
+    producer: str
+    first: int
+    rows: Batch | None
+    promise: int
+    high: int
+    safe: tuple[int, int]
+    attempt: int
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """Entry point to producer: every sequence below ``until`` is safe, and ``promise`` is known."""
+
+    source: str
+    producer: str
+    until: int
+    promise: int
+
+
+class Resend(msgspec.Struct, frozen=True):
+    """Entry point to producer: what it submitted from sequence ``first`` on has not arrived."""
+
+    source: str
+    producer: str
+    first: int
+
+
+class Mirror(msgspec.Struct, frozen=True):
+    """Entry point to peer: identified and timestamped tuples; ``show``: up to this sequence and promise, all
+    may be seen downstream."""
+
+    source: str
+    rows: Batch | None
+    sequence: Sequence
+    show: tuple[int, int]
+
+
+class Mirrored(msgspec.Struct, frozen=True):
+    """Peer to entry point: every sequence of ``producer`` below ``until``, and ``promise``, is in its log."""
+
+    source: str
+    producer: str
+    until: int
+    promise: int
+
+
+class CatchUp(msgspec.Struct, frozen=True):
+    """Entry point to peer: send what you hold of ``source`` that these (``producer``, next sequence) lack."""
+
+    source: str
+    known: tuple[tuple[str, int], ...]
+
+
+class CaughtUp(msgspec.Struct, frozen=True):
+    """Peer to entry point: what it holds, from a record on that is complete from ``complete_from``; ``taken``: for each
+    producer the next sequence it expects, with what it has not shown yet and will mirror."""
+
+    source: str
+    complete_from: int
+    mirrors: tuple[Mirror, ...]
+    taken: tuple[tuple[str, int], ...]
+
+
+class Needed(msgspec.Struct, frozen=True):
+    """Consumer to site: of ``stream`` only timestamps > ``timestamp`` are needed any more; ``position`` is
+    the next one expected; ``version`` is the plan it follows."""
+
+    stream: str
+    timestamp: int
+    position: int
+    version: Version
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """A site is alive, follows the plan ``version`` and runs ``load`` operator replicas."""
+
+    version: Version
+    load: int
+
+
+class PlanOffer(msgspec.Struct, frozen=True):
+    plan: Plan
+
+
+class SnapshotRequest(msgspec.Struct, frozen=True):
+    operator: str
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """State of ``operator`` as of ``punctuation``: every tuple up to it, none behind."""
+
+    operator: str
+    punctuation: int
+    state: bytes
+
+
+Message = (
+    Submit
+    | Accepted
+    | Resend
+    | Mirror
+    | Mirrored
+    | CatchUp
+    | CaughtUp
+    | Needed
+    | Heartbeat
+    | PlanOffer
+    | SnapshotRequest
+    | Snapshot
+)

@@ -1,0 +1,143 @@
+"""A producer: the client that brings a source's tuples to its entry points, in sequence, and keeps them until
+they are safe.
+
+It turns to the next entry point when the present one does not acknowledge in time, and sends again what is
+not safe: entry points recognise sequences, so nothing is lost and nothing counts twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from anabranch.graph import Source
+from anabranch.protocols.effects import Effect, Send, SetTimer
+from anabranch.protocols.messages import Accepted, Resend, Submit
+from anabranch.protocols.settings import Settings
+from anabranch.streams.batch import Batch, Ints, ints
+from anabranch.streams.punctuation import BEGINNING, END
+
+
+class Producer:
+    """One producer of ``source``. Where the source gives timestamps, it promises by its own clock, an
+    interval and every end of a window long: no tuple comes later than the source's lateness allows."""
+
+    def __init__(
+        self, source: Source, name: str, entries: tuple[str, ...], slides: tuple[int, ...], settings: Settings
+    ) -> None:
+        self.source = source
+        self.name = name
+        self._entries = entries
+        self._current = 0
+        self._attempt = 0
+        self._slides = slides
+        self._settings = settings
+        self._outbox: deque[Submit] = deque()
+        self._next = 0
+        self._high = BEGINNING
+        self._promise = BEGINNING
+        self._safe = (0, BEGINNING)
+        self._progress = self._resent = BEGINNING
+        self._closed = False
+
+    @property
+    def done(self) -> bool:
+        return self._closed and not self._outbox
+
+    def start(self, now: int) -> list[Effect]:
+        self._progress = now
+        return [*self._watch(), *self._schedule(now)]
+
+    def offer(self, now: int, rows: Batch) -> list[Effect]:
+        """Tuples that arrive now: ``ts`` first, if the source gives it."""
+        promise = self._now_promised(now)
+        submit = self._submit(rows, promise)
+        self._next += rows.num_rows
+        if self.source.timestamps == "source":
+            ts: Ints = ints(rows.column(0))
+            self._high = max(self._high, int(ts.max()))
+        return self._keep(now, submit)
+
+    def close(self, now: int) -> list[Effect]:
+        """No more tuples, ever."""
+        self._closed = True
+        return self._keep(now, self._submit(None, END))
+
+    def _now_promised(self, now: int) -> int:
+        if self.source.timestamps == "entry":
+            return BEGINNING
+        return max(self._promise, now - self.source.lateness - 1)
+
+    def _submit(self, rows: Batch | None, promise: int) -> Submit:
+        self._promise = promise
+        return Submit(
+            self.source.name, self.name, self._next, rows, promise, self._high, self._safe, self._attempt
+        )
+
+    def _keep(self, now: int, submit: Submit) -> list[Effect]:
+        if not self._outbox:
+            self._progress = now
+        elif submit.rows is None and self._outbox[-1].rows is None:
+            # A later promise stands for an earlier one.
+            self._outbox.pop()
+        self._outbox.append(submit)
+        return [Send(self._entries[self._current], submit)]
+
+    def on_accepted(self, now: int, accepted: Accepted) -> None:
+        safe = (accepted.until, accepted.promise)
+        if safe <= self._safe:
+            return
+        self._safe, self._progress = safe, now
+        while self._outbox and self._is_safe(self._outbox[0]):
+            self._outbox.popleft()
+
+    def _is_safe(self, submit: Submit) -> bool:
+        until = submit.first + (0 if submit.rows is None else submit.rows.num_rows)
+        return until < self._safe[0] or (
+            until == self._safe[0] and (until > submit.first or submit.promise <= self._safe[1])
+        )
+
+    def on_timer(self, now: int, key: str) -> list[Effect]:
+        if key == "watch":
+            return [*self._turn(now), *([] if self.done else self._watch())]
+        if self._closed:
+            return []
+        return [*self._keep(now, self._submit(None, self._now_promised(now))), *self._schedule(now)]
+
+    def _watch(self) -> list[Effect]:
+        return [SetTimer("watch", self._settings.producer_timeout // 2)]
+
+    def on_resend(self, now: int, sender: str, resend: Resend) -> list[Effect]:
+        """The present entry point lost some of what it was sent: it gets all that is not safe again, though not faster
+        than it can ask."""
+        if (
+            sender != self._entries[self._current]
+            or now - self._resent < self._settings.producer_timeout // 4
+        ):
+            return []
+        return self._send_again(now)
+
+    def _turn(self, now: int) -> list[Effect]:
+        """To the next entry point, with all that is not safe, if this one has not acknowledged anything for long."""
+        if not self._outbox or now - self._progress < self._settings.producer_timeout:
+            return []
+        self._progress = now
+        self._current = (self._current + 1) % len(self._entries)
+        self._attempt += 1
+        return self._send_again(now)
+
+    def _send_again(self, now: int) -> list[Effect]:
+        self._resent = now
+        self._outbox = deque(
+            msgspec.structs.replace(submit, safe=self._safe, attempt=self._attempt) for submit in self._outbox
+        )
+        return [Send(self._entries[self._current], submit) for submit in self._outbox]
+
+    def _schedule(self, now: int) -> list[Effect]:
+        """The next promise is due at the interval, or when it covers the next end of a window downstream."""
+        if self.source.timestamps == "entry":
+            return []
+        promised = now - self.source.lateness - 1
+        periods = (self._settings.punctuation_interval, *self._slides)
+        return [SetTimer("promise", min(period - promised % period for period in periods))]

@@ -1,0 +1,168 @@
+"""The judge: a true run passes, and every way of being wrong is told by its name."""
+
+import copy
+from collections.abc import Callable
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from anabranch.fuzz.case import Case
+from anabranch.fuzz.judge import judge
+from anabranch.graph import Column, Filter, Graph, Output, Source
+from anabranch.plan import Subscription, full_mesh
+from anabranch.protocols.events import Degraded, Gap, Late
+from anabranch.sim.run import Run, simulate
+from anabranch.streams.batch import TIMESTAMP
+from anabranch.topology import Site, Topology, constant
+
+APP = "busy@b#1"
+SECOND = 1_000_000
+
+
+def case_of(klass: str = "calm") -> Case:
+    source = Source("load", (Column("host", "string"), Column("load", "double")))
+    graph = Graph(
+        "small",
+        (source,),
+        (Filter("high", "load", "load >= 0"),),
+        (Output("busy", "high", "timestamp"),),
+    )
+    links = tuple(constant(a, b, 10_000) for a, b in (("a", "b"), ("b", "a")))
+    plan = full_mesh(graph, {"load": ("a", "b")}, {"high": ("a", "b")}, (Subscription(APP, "busy", "b"),))
+    rows = pa.table(
+        {
+            "ts": pa.array([SECOND, 2 * SECOND, 2 * SECOND, 4 * SECOND], pa.int64()).view(TIMESTAMP),
+            "host": ["x", "y", "z", None],
+            "load": [0.5, 0.0, float("nan"), 0.25],
+        }
+    )
+    lifeline = {"load": "a", "high": "a"}
+    return Case(klass, graph, {"load": rows}, Topology((Site("a"), Site("b")), links), plan, lifeline)
+
+
+@pytest.fixture(scope="module")
+def true_run() -> Run:
+    case = case_of()
+    return simulate(case.graph, case.inputs, case.topology, case.plan)
+
+
+def changed(run: Run, change: Callable[[pa.Table], pa.Table]) -> Run:
+    wrong = copy.copy(run)
+    wrong.deliveries = {APP: change(run.deliveries[APP])}
+    return wrong
+
+
+def told(run: Run, *events: object) -> Run:
+    wrong = copy.copy(run)
+    wrong.events = tuple((SECOND, event) for event in events)
+    return wrong
+
+
+def put(column: str, row: int, value: object) -> Callable[[pa.Table], pa.Table]:
+    def change(table: pa.Table) -> pa.Table:
+        values = table[column].to_pylist()
+        values[row] = value
+        at = table.column_names.index(column)
+        return table.set_column(at, column, pa.array(values, table[column].type))
+
+    return change
+
+
+def kinds(klass: str, run: Run) -> list[str]:
+    return [finding.kind for finding in judge(case_of(klass), run)]
+
+
+@pytest.mark.parametrize("klass", ["calm", "live", "outage", "loss"])
+def test_a_true_run_passes(true_run: Run, klass: str) -> None:
+    assert true_run.deliveries[APP].num_rows == 4
+    assert kinds(klass, true_run) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (lambda table: table.slice(1), "missing"),
+        (lambda table: table.slice(0, 0), "missing"),
+        (lambda table: pa.concat_tables([table, table.slice(3)]), "duplicate"),
+        (put("host", 0, "w"), "altered"),
+        (put("host", 0, None), "altered"),
+        (put("load", 1, -0.0), "altered"),
+        (put("load", 2, None), "altered"),
+        (put("ts", 0, pa.scalar(SECOND - 1, pa.int64()).cast(TIMESTAMP)), "altered"),
+        (put("_lo", 0, 7), "extra"),
+        (lambda table: table.take([0, 2, 1, 3]), "misordered"),
+        (lambda table: table.take([3, 0, 1, 2]), "misordered"),
+    ],
+)
+def test_a_wrong_stream_is_told_by_its_kind(
+    true_run: Run, change: Callable[[pa.Table], pa.Table], kind: str
+) -> None:
+    wrong = changed(true_run, change)
+    assert kind in kinds("outage", wrong)
+    sentence = next(finding.sentence for finding in judge(case_of("live"), wrong) if finding.kind == kind)
+    assert APP in sentence
+    assert "ts=" in sentence
+
+
+def test_the_last_bit_of_a_double_counts(true_run: Run) -> None:
+    assert kinds("live", changed(true_run, put("load", 0, 0.5 + 2**-53))) == ["altered"]
+
+
+def test_delivery_times_must_be_possible(true_run: Run) -> None:
+    before = changed(true_run, put("delivered", 0, pa.scalar(SECOND - 1, pa.int64()).cast(TIMESTAMP)))
+    assert kinds("live", before) == ["time"]
+    back = changed(true_run, put("delivered", 2, pa.scalar(2 * SECOND, pa.int64()).cast(TIMESTAMP)))
+    assert kinds("live", back) == ["time"]
+
+
+def test_a_loss_must_lie_in_a_reported_gap(true_run: Run) -> None:
+    cut = changed(true_run, lambda table: table.filter(pc.not_equal(table["host"], "x")))
+    assert "missing" in kinds("loss", cut)
+    assert kinds("loss", told(cut, Gap("high", APP, 0, 4 * SECOND))) == []
+    assert "missing" in kinds("loss", told(cut, Gap("high", APP, SECOND, 4 * SECOND)))
+    assert "missing" in kinds("loss", told(cut, Gap("high", "a", 0, 4 * SECOND)))
+    assert "missing" in kinds("loss", told(cut, Gap("load", APP, 0, 4 * SECOND)))
+
+
+def test_a_stream_may_stand_still_only_if_the_run_says_so(true_run: Run) -> None:
+    still = changed(true_run, lambda table: table.slice(0, 1))
+    still.stalled = {APP: SECOND}
+    assert kinds("loss", still) == []
+    assert kinds("live", still) == ["missing", "incomplete"]
+    still.stalled = {APP: 2 * SECOND}
+    assert kinds("loss", still) == ["missing"]
+
+
+def test_an_alarm_needs_a_reason(true_run: Run) -> None:
+    gap = Gap("high", APP, 0, SECOND)
+    assert kinds("calm", told(true_run, gap)) == ["idle gap", "event"]
+    assert kinds("live", told(true_run, gap)) == ["idle gap"]
+    assert kinds("calm", told(true_run, Degraded("load", "a", "load", 1, ("b",)))) == ["event"]
+    assert kinds("live", told(true_run, Degraded("load", "a", "load", 1, ("b",)))) == []
+
+
+def test_late_tuples_are_counted(true_run: Run) -> None:
+    late = Late("load", "a", 1, SECOND, SECOND)
+    assert kinds("calm", told(true_run, late)) == ["late"]
+    case = case_of("live")
+    arrival = pa.array([3 * SECOND, 3 * SECOND, 3 * SECOND, 4 * SECOND], pa.int64()).view(TIMESTAMP)
+    case = msgspec.structs.replace(
+        case, inputs={"load": case.inputs["load"].append_column("arrival", arrival)}
+    )
+    run = simulate(case.graph, case.inputs, case.topology, case.plan)
+    assert judge(case, run) == []
+    assert run.deliveries[APP].num_rows == 1
+    assert [finding.kind for finding in judge(case, told(run, late))] == ["late"]
+
+
+def test_ranks_must_account_for_every_delivery(true_run: Run) -> None:
+    wrong = copy.copy(true_run)
+    use = next(use for use in wrong.metrics.filters if use.at == APP)
+    more = msgspec.structs.replace(use, received=(use.received[0] + 1, *use.received[1:]))
+    wrong.metrics = msgspec.structs.replace(wrong.metrics, filters=(more,))
+    assert kinds("live", wrong) == ["ranks"]
+    full = msgspec.structs.replace(use, live=1)
+    wrong.metrics = msgspec.structs.replace(wrong.metrics, filters=(full,))
+    assert kinds("live", wrong) == ["memory"]

@@ -24,11 +24,19 @@ def checked(ddl, **columns):
 
 
 ROWS = [
-    {"ts": datetime(2024, 1, 1, tzinfo=UTC), "h": "", "v": 0.1, "f": 0.5, "n": 2**40, "k": True, "b": b"hi",
-     "d": date(2024, 2, 29), "t": datetime(2024, 1, 1, 1, 2, 3, 456789, tzinfo=UTC)},
-    {"ts": datetime(2024, 1, 1, 0, 0, 1, tzinfo=UTC), "h": None, "v": None, "f": None, "n": None, "k": None, "b": None,
-     "d": None, "t": None},
-]  # fmt: skip
+    {
+        "ts": datetime(2024, 1, 1, tzinfo=UTC),
+        "h": "",
+        "v": 0.1,
+        "f": 0.5,
+        "n": 2**40,
+        "k": True,
+        "b": b"hi",
+        "d": date(2024, 2, 29),
+        "t": datetime(2024, 1, 1, 1, 2, 3, 456789, tzinfo=UTC),
+    },
+    {"ts": datetime(2024, 1, 1, 0, 0, 1, tzinfo=UTC), **dict.fromkeys("hvfnkbdt")},
+]
 DDL = "h string, v double, f float, n bigint, k boolean, b binary, d date, t timestamp"
 CSV = (
     "ts,h,v,f,n,k,b,d,t,more\n"
@@ -50,8 +58,13 @@ def test_text_files_say_what_parquet_says(tmp_path, name, text):
     assert load_inputs(graph(DDL), {"s": tmp_path / "s.parquet"})["s"].equals(table)
 
 
-@pytest.mark.parametrize(("name", "text"), [("s.csv", "ts,v\n1,nan\n2,-Infinity\n"),
-                                            ("s.jsonl", '{"ts":1,"v":"NaN"}\n{"ts":2,"v":"-Infinity"}\n')])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("s.csv", "ts,v\n1,nan\n2,-Infinity\n"),
+        ("s.jsonl", '{"ts":1,"v":"NaN"}\n{"ts":2,"v":"-Infinity"}\n'),
+    ],
+)
 def test_text_files_hold_what_json_numbers_cannot(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     values = load_inputs(graph("v double"), {"s": tmp_path / name})["s"].column("v").to_pylist()
@@ -137,7 +150,7 @@ def test_sources_and_tables_belong_together():
         check_inputs(q, {"S": pa.table({})})
     with pytest.raises(InputError, match="source 's' has no input"):
         check_inputs(q, {})
-    with pytest.raises(InputError, match="expected a pyarrow.Table, got dict"):
+    with pytest.raises(InputError, match="expected a pyarrow Table, got dict"):
         check_inputs(q, {"s": {"ts": [1], "v": [1]}})
 
 

@@ -64,8 +64,9 @@ def test_a_spread_plan_fits_and_is_the_same_again(k, seed):
     assert spread(GRAPH, SITES, k, seed=seed).to_json() == plan.to_json()
 
 
-def test_a_spread_plan_loads_sites_evenly():
-    plan = spread(GRAPH, SITES, 2, entries={"load": ["a"], "rtt": ["a"]})
+@pytest.mark.parametrize("seed", range(10))
+def test_a_spread_plan_loads_sites_evenly(seed):
+    plan = spread(GRAPH, SITES, 2, entries={"load": ["a"], "rtt": ["a"]}, seed=seed)
     runs = [sum(site in sites for sites in plan.replicas.values()) for site in NAMES]
     assert max(runs) - min(runs) <= 1
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.durations import LONGEST
 from anabranch.sites import FARTHEST
 from anabranch.streams.punctuation import BEGINNING, END
 from anabranch.topology import Link, Site, Topology, TopologyError, constant
@@ -15,7 +16,7 @@ AB = "[sites.a]\n[sites.b]\n"
 @st.composite
 def links(draw, source="a", target="b", reach=FARTHEST):
     at = draw(st.lists(st.integers(-reach, reach), min_size=1, max_size=8, unique=True).map(sorted))
-    delay = draw(st.lists(st.integers(0, reach), min_size=len(at), max_size=len(at)))
+    delay = draw(st.lists(st.integers(0, min(reach, LONGEST)), min_size=len(at), max_size=len(at)))
     return Link(source, target, tuple(at), tuple(delay), draw(st.sampled_from([0.0, 12_500_000.0, 0.5])))
 
 
@@ -24,11 +25,11 @@ def topologies(draw):
     names = draw(
         st.lists(st.from_regex(r"[A-Za-z0-9_-]{1,6}", fullmatch=True), min_size=1, max_size=3, unique=True)
     )
-    sites = tuple(Site(name, draw(st.floats(1e-3, 1e6)), draw(st.integers(1, 10**15))) for name in names)
+    sites = tuple(Site(name, draw(st.floats(1e-3, 1e6)), draw(st.integers(1, LONGEST))) for name in names)
     return Topology(sites, tuple(draw(links(a, b)) for a in names for b in names if a != b))
 
 
-@given(links(), st.lists(st.integers(BEGINNING, END), max_size=20))
+@given(links() | links(reach=50), st.lists(st.integers(BEGINNING, END) | st.integers(-60, 60), max_size=20))
 def test_one_at_a_time_and_all_at_once_are_the_same_integers(link, times):
     times += [t + d for t in link.at for d in (-1, 0, 1)]
     assert link.delays_at(np.array(times, np.int64)).tolist() == [link.delay_at(t) for t in times]
@@ -48,6 +49,14 @@ def test_a_delay_is_the_linear_interpolation_rounded_down(link, t):
 def test_a_delay_that_falls_too_fast_is_raised_as_little_as_possible():
     assert Link("a", "b", (0, 10, 20, 50), (5, 30, 2, 2)).delay == (5, 30, 20, 2)
     assert Link("a", "b", (0, 10, 20), (30, 20, 10)).delay == (30, 20, 10)
+
+
+def test_every_delay_that_a_link_takes_can_be_written_as_text():
+    link = constant("a", "b", LONGEST)
+    topology = Topology((Site("a"), Site("b", retention=LONGEST)), (link, constant("b", "a", 0)))
+    assert Topology.from_toml(topology.to_toml()) == topology
+    with pytest.raises(TopologyError, match="a thousand years"):
+        constant("a", "b", LONGEST + 1)
 
 
 def test_within_a_site_nothing_takes_time():

@@ -35,6 +35,15 @@ def test_a_chunk_has_the_outages_of_the_whole(first, count):
     assert often.outages(first, count) == tuple(o for o in whole if o.at < end and o.until > begin)
 
 
+def test_what_began_yesterday_still_counts():
+    model = msgspec.structs.replace(STILL, episodes=20.0, site_outages=300.0, link_outages=300.0)
+    traces, midnight = Traces(NAMES, model, seed=5), 8640
+    over = [o for o in traces.outages(0, midnight) if o.until > 86_400]
+    assert over
+    assert set(over) <= set(traces.outages(midnight, 10))
+    assert np.array_equal(traces.rtt(0, midnight + 10)[midnight:], traces.rtt(midnight, 10))
+
+
 def test_one_seed_is_one_trace_in_every_process():
     program = (
         "import hashlib; from anabranch.traces import Traces;"

@@ -1,5 +1,6 @@
-"""One streaming query on several sites at once, its branches rejoined: each result once, by the fastest path, as if
-nothing had failed.
+"""One streaming query on several sites at once, its branches rejoined.
+
+Each result arrives once, by the fastest path, as if nothing had failed.
 
 >>> import anabranch as ab
 >>> q = ab.Query("netwatch")
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from anabranch.inputs import InputError, load_inputs
     from anabranch.plan import Branch, Plan, PlanError, Subscription, full_mesh, spread
     from anabranch.protocols.settings import Settings
-    from anabranch.query import Query, QueryError, Stream
+    from anabranch.query import Query, Stream
     from anabranch.sim.faults import (
         Burst,
         ClockOffset,
@@ -35,13 +36,14 @@ if TYPE_CHECKING:
     )
     from anabranch.sim.run import Run, simulate
     from anabranch.topology import Topology, TopologyError
+    from anabranch.types import QueryError
 
 _HOMES = {
     "anabranch.engines.ideal": ("ideal",),
     "anabranch.inputs": ("InputError", "load_inputs"),
     "anabranch.plan": ("Branch", "Plan", "PlanError", "Subscription", "full_mesh", "spread"),
     "anabranch.protocols.settings": ("Settings",),
-    "anabranch.query": ("Query", "QueryError", "Stream"),
+    "anabranch.query": ("Query", "Stream"),
     "anabranch.sim.faults": (
         "Burst",
         "ClockOffset",
@@ -58,6 +60,7 @@ _HOMES = {
     ),
     "anabranch.sim.run": ("Run", "simulate"),
     "anabranch.topology": ("Topology", "TopologyError"),
+    "anabranch.types": ("QueryError",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

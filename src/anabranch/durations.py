@@ -33,7 +33,7 @@ LONGEST = 1_000 * 366 * 86_400_000_000
 
 
 def microseconds(duration: Duration, what: str = "duration") -> int:
-    """``duration`` in microseconds: a positive whole number of them, or a QueryError that begins with ``what``."""
+    """``duration`` in microseconds; a QueryError beginning with ``what`` unless it is longer than zero."""
     if isinstance(duration, timedelta):
         length = duration // timedelta(microseconds=1)
     elif isinstance(duration, str):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 
 import msgspec
 
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 
-class Graph(msgspec.Struct, frozen=True, dict=True):
+class Graph(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
     """A whole query: sources and operators in an order in which every input precedes its consumer."""
 
     name: str
@@ -122,6 +123,16 @@ class Graph(msgspec.Struct, frozen=True, dict=True):
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise QueryError(f"this is not a query in JSON: {error}.") from None
         return graph.validate()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Graph:
+        """The graph in a JSON file; a QueryError that names file and field."""
+        try:
+            return cls.from_json(Path(path).read_bytes())
+        except OSError as error:
+            raise QueryError(f"{path}: cannot be read: {error.strerror}.") from None
+        except QueryError as error:
+            raise QueryError(f"{path}: {error}") from None
 
     @cached_property
     def _nodes(self) -> dict[str, Source | Operator]:

@@ -41,20 +41,25 @@ def check_inputs(query: Graph | HasGraph, tables: Mapping[str, pa.Table]) -> dic
     """One table for each source: ``ts``, the declared columns, and ``arrival`` where given."""
     graph = graph_of(query)
     sources = {source.name: source for source in graph.sources}
-    for name in tables:
+    check_names(sources, tables)
+    return {name: conform(source, tables[name], f"source {name!r}") for name, source in sources.items()}
+
+
+def check_names(sources: Mapping[str, Source], inputs: Mapping[str, object]) -> None:
+    """Each source has an input, each input a source."""
+    for name in inputs:
         if name not in sources:
             raise InputError(f"input {name!r}: the query has no such source; {_closest(name, list(sources))}")
     for name in sources:
-        if name not in tables:
-            raise InputError(f"source {name!r} has no input; give it a table, an empty one if nothing comes")
-    return {name: conform(source, tables[name], f"source {name!r}") for name, source in sources.items()}
+        if name not in inputs:
+            raise InputError(f"source {name!r} has no input; give it one, an empty one if nothing comes")
 
 
 def conform(source: Source, table: pa.Table, where: str) -> pa.Table:
     """The table with exactly the columns and types of ``source``; an InputError that begins with
     ``where``."""
     if not isinstance(table, pa.Table):
-        raise InputError(f"{where}: expected a pyarrow.Table, got {type(table).__name__}; convert it")
+        raise InputError(f"{where}: expected a pyarrow Table, got {type(table).__name__}; convert it")
     wanted = column_types(source)
     if "arrival" not in wanted and "arrival" in table.column_names:
         wanted["arrival"] = TIMESTAMP

@@ -22,6 +22,7 @@ from anabranch.input_tables import (
     HasGraph,
     InputError,
     check_inputs,
+    check_names,
     column_types,
     conform,
     convert,
@@ -34,16 +35,15 @@ __all__ = ["InputError", "check_inputs", "load_inputs"]
 def load_inputs(query: Graph | HasGraph, paths: Mapping[str, str | Path]) -> dict[str, pa.Table]:
     """The checked table of each source, from its ``.csv``, ``.ndjson`` (``.jsonl``) or ``.parquet`` file."""
     sources = {source.name: source for source in graph_of(query).sources}
-    tables = {}
-    for name, path in paths.items():
-        source = sources.get(name)
-        table = _read(Path(path), source)
-        tables[name] = conform(source, table, str(path)) if source is not None else table
-    return check_inputs(query, tables)
+    check_names(sources, paths)
+    return {
+        name: conform(source, _read(Path(paths[name]), source), str(paths[name]))
+        for name, source in sources.items()
+    }
 
 
-def _read(path: Path, source: Source | None) -> pa.Table:
-    kinds = {"ts": TIMESTAMP} if source is None else {"arrival": TIMESTAMP, **column_types(source)}
+def _read(path: Path, source: Source) -> pa.Table:
+    kinds = {"arrival": TIMESTAMP, **column_types(source)}
     try:
         if path.suffix == ".csv":
             return _csv(path, kinds)
@@ -53,8 +53,9 @@ def _read(path: Path, source: Source | None) -> pa.Table:
             return pa.parquet.ParquetFile(path).read()
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
-    except pa.ArrowException as error:
-        raise InputError(f"{path}: not a {path.suffix[1:]} file ({error}); correct it") from None
+    except (pa.ArrowException, UnicodeError) as error:
+        said = " ".join(str(error).split())
+        raise InputError(f"{path}: not a {path.suffix[1:]} file ({said}); correct it") from None
     raise InputError(f"{path}: of what format? the name must end in .csv, .ndjson or .parquet")
 
 

@@ -12,13 +12,13 @@ import msgspec
 from anabranch.types import Column
 
 
-class Source(msgspec.Struct, frozen=True, tag="source", tag_field="kind"):
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="source", tag_field="kind"):
     """Where tuples enter.
 
     ``timestamps`` says who gives a tuple its timestamp: the source itself or the entry point's clock. A tuple
     of a source that brings its own is late when it reaches the entry point more than ``lateness`` after its
-    timestamp. ``identity`` says what makes two arrivals the same tuple: the producer's sequence, or, for streams
-    that arrive replicated from outside, their content with multiplicity.
+    timestamp. ``identity`` says what makes two arrivals the same tuple: the producer's sequence, or, for
+    streams that arrive replicated from outside, their content with multiplicity.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Source(msgspec.Struct, frozen=True, tag="source", tag_field="kind"):
         return ()
 
 
-class Filter(msgspec.Struct, frozen=True, tag="filter", tag_field="kind"):
+class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="filter", tag_field="kind"):
     """Passes the tuples for which ``predicate`` is true."""
 
     name: str
@@ -44,7 +44,7 @@ class Filter(msgspec.Struct, frozen=True, tag="filter", tag_field="kind"):
         return (self.input,)
 
 
-class Map(msgspec.Struct, frozen=True, tag="map", tag_field="kind"):
+class Map(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="map", tag_field="kind"):
     """Computes exactly these columns, each ``(name, expression)``."""
 
     name: str
@@ -56,14 +56,14 @@ class Map(msgspec.Struct, frozen=True, tag="map", tag_field="kind"):
         return (self.input,)
 
 
-class Union(msgspec.Struct, frozen=True, tag="union", tag_field="kind"):
+class Union(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="union", tag_field="kind"):
     """Merges streams of one schema; an input's position in ``inputs`` is its port."""
 
     name: str
     inputs: tuple[str, ...]
 
 
-class Join(msgspec.Struct, frozen=True, tag="join", tag_field="kind"):
+class Join(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="join", tag_field="kind"):
     """Pairs with ``|l.ts - r.ts| < within`` that agree on ``on`` and satisfy ``where``."""
 
     name: str
@@ -78,8 +78,8 @@ class Join(msgspec.Struct, frozen=True, tag="join", tag_field="kind"):
         return (self.left, self.right)
 
 
-class Aggregate(msgspec.Struct, frozen=True, tag="aggregate", tag_field="kind"):
-    """Windows ``[e - window, e)`` for every multiple ``e`` of ``every``; aggregates are ``(name, expression)``."""
+class Aggregate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="aggregate", tag_field="kind"):
+    """Windows ``[e - window, e)`` for all multiples ``e`` of ``every``; aggregates are (name, expression)."""
 
     name: str
     input: str
@@ -93,7 +93,9 @@ class Aggregate(msgspec.Struct, frozen=True, tag="aggregate", tag_field="kind"):
         return (self.input,)
 
 
-class CountAggregate(msgspec.Struct, frozen=True, tag="count_aggregate", tag_field="kind"):
+class CountAggregate(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="count_aggregate", tag_field="kind"
+):
     """Per group, windows of ``count`` tuples every ``every`` tuples, in canonical order."""
 
     name: str
@@ -108,7 +110,7 @@ class CountAggregate(msgspec.Struct, frozen=True, tag="count_aggregate", tag_fie
         return (self.input,)
 
 
-class TopK(msgspec.Struct, frozen=True, tag="top_k", tag_field="kind"):
+class TopK(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="top_k", tag_field="kind"):
     """The ``k`` tuples of each window with the greatest ``by`` (an expression)."""
 
     name: str
@@ -123,7 +125,7 @@ class TopK(msgspec.Struct, frozen=True, tag="top_k", tag_field="kind"):
         return (self.input,)
 
 
-class Custom(msgspec.Struct, frozen=True, tag="custom", tag_field="kind"):
+class Custom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="custom", tag_field="kind"):
     """User Python, ``package.module:name``; with a window it is an aggregate, without one it maps batches."""
 
     name: str
@@ -142,7 +144,7 @@ class Custom(msgspec.Struct, frozen=True, tag="custom", tag_field="kind"):
 Operator = Filter | Map | Union | Join | Aggregate | CountAggregate | TopK | Custom
 
 
-class Output(msgspec.Struct, frozen=True):
+class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What applications subscribe to; ``order`` = "timestamp" delivers in canonical order."""
 
     name: str

@@ -64,9 +64,9 @@ class Query:
         """Where tuples enter, with ``columns`` in Spark's DDL.
 
         ``timestamps`` says who stamps a tuple: the "source" itself, or the "entry" point on arrival. A tuple
-        that a source stamps is late if it arrives more than ``lateness`` after its timestamp. ``identity`` says
-        what makes two arrivals the same tuple: the producer's "sequence", or, for streams that are replicated
-        before they come here, their "content".
+        that a source stamps is late if it arrives more than ``lateness`` after its timestamp. ``identity``
+        says what makes two arrivals the same tuple: the producer's "sequence", or, for streams that are
+        replicated before they come here, their "content".
         """
         where = f"source '{name}'"
         self._check_free(name, where)
@@ -116,13 +116,13 @@ class Query:
             )
         if stream.query is not self:
             raise QueryError(
-                f"{where}: stream '{stream.name}' belongs to query '{stream.query.name}', not to '{self.name}'; "
-                "build both in one query."
+                f"{where}: stream '{stream.name}' belongs to query '{stream.query.name}', "
+                f"not to '{self.name}'; build both in one query."
             )
 
 
 class Stream:
-    """The tuples that a source or an operator yields. Every method adds an operator and returns its stream."""
+    """The tuples of a source or an operator; every method adds an operator and returns its stream."""
 
     def __init__(self, query: Query, name: str) -> None:
         self.query = query
@@ -188,9 +188,9 @@ class Stream:
         name: str | None = None,
         **more: str,
     ) -> Stream:
-        """Per group and window, one of which ends at every multiple of ``every``: ``aggregate("10 s", n="count(*)")``.
+        """Per group and window, of which one ends at every multiple of ``every``.
 
-        An aggregate called ``by``, ``every`` or ``name`` goes into a mapping: ``aggregate("10 s", {"by": "..."})``.
+        An aggregate called by, every or name goes into a mapping: ``aggregate("10 s", {"by": "..."})``.
         """
         name = self.query._new_name(name, "aggregate")
         where = f"operator '{name}'"
@@ -248,7 +248,7 @@ class Stream:
     ) -> Stream:
         """User Python, named ``package.module:name``, which yields ``columns`` (Spark's DDL).
 
-        Without a window it is a function from batch to batch, with one a class with ``lift``, ``merge``, ``final``.
+        Without a window it is a function from batch to batch, with one a class of lift, merge and final.
         """
         name = self.query._new_name(name, "custom")
         where = f"operator '{name}'"

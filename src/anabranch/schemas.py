@@ -40,7 +40,7 @@ def find(name: str, columns: Columns, where: str) -> Column:
 
 
 def joined(left: Columns, right: Columns, on: Sequence[str]) -> Columns:
-    """The columns of a join: the left side's, then the right side's without ``on``, a clash as ``right_NAME``."""
+    """Of a join: the left side's columns, then the right side's but ``on``, a clash as ``right_NAME``."""
     taken = {column.name.lower() for column in left}
     keys = {name.lower() for name in on}
     rest = (column for column in right if column.name.lower() not in keys)
@@ -105,7 +105,7 @@ def _union(operator: Union, inputs: Sequence[Columns], where: str) -> Columns:
     for name, other in zip(operator.inputs[1:], inputs[1:], strict=True):
         if other != first:
             raise QueryError(
-                f"{where}: '{operator.inputs[0]}' has the columns {_ddl(first)}, but '{name}' has {_ddl(other)}; "
+                f"{where}: '{operator.inputs[0]}' has columns {_ddl(first)}, but '{name}' has {_ddl(other)}; "
                 "bring them into one form with select()."
             )
     return first

@@ -16,10 +16,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from anabranch.durations import LONGEST
+
 Ints = npt.NDArray[np.int64]
 
 FARTHEST = 2**60
-"""The limit of every time and delay in a topology: differences of two of them stay exact in int64."""
+"""The limit of every time in a topology: differences of two of them stay exact in int64."""
 
 _EXACT = 2**62
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -44,8 +46,11 @@ class Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise TopologyError(
                 f"site {self.name!r}: capacity is {self.capacity}, it must be a positive number"
             )
-        if not 0 < self.retention <= FARTHEST:
-            raise TopologyError(f"site {self.name!r}: retention is {self.retention} us, it must be positive")
+        if not 0 < self.retention <= LONGEST:
+            raise TopologyError(
+                f"site {self.name!r}: retention is {self.retention} us, it must be longer than zero "
+                "and at most a thousand years"
+            )
 
 
 class Link(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
@@ -79,8 +84,8 @@ class Link(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
             raise TopologyError(
                 f"{where}: bandwidth is {self.bandwidth}, it must be bytes a second, or 0 for no limit"
             )
-        if min(self.delay) < 0 or max(self.delay) > FARTHEST:
-            raise TopologyError(f"{where}: a delay must be between 0 and {FARTHEST} us")
+        if min(self.delay) < 0 or max(self.delay) > LONGEST:
+            raise TopologyError(f"{where}: a delay must be between 0 and a thousand years ({LONGEST} us)")
         if max(map(abs, self.at)) > FARTHEST:
             raise TopologyError(f"{where}: a time must be between -{FARTHEST} and {FARTHEST} us")
         if len(self.at) > 1:

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from anabranch import sites_toml
 from anabranch.rtt import filled
-from anabranch.sites import FARTHEST, Ints, Link, Site, TopologyError, constant, links_between
+from anabranch.sites import Ints, Link, Site, TopologyError, constant, links_between
 
-__all__ = ["FARTHEST", "Link", "Site", "Topology", "TopologyError", "constant"]
+__all__ = ["Link", "Site", "Topology", "TopologyError", "constant"]
 
 
 class Topology(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ class QueryError(ValueError):
     """A query that cannot mean anything: the sentence names operator and column."""
 
 
-class Column(msgspec.Struct, frozen=True):
+class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A user column and its Spark type: ``Column("load", "double")``."""
 
     name: str

@@ -10,7 +10,9 @@ class Poisonous(Exception):
 
 def shout(rows: pa.RecordBatch) -> pa.RecordBatch:
     """One row for each row."""
-    return pa.RecordBatch.from_arrays([pc.utf8_upper(rows.column("g")), rows.column("k")], names=["shouted", "k"])
+    return pa.RecordBatch.from_arrays(
+        [pc.utf8_upper(rows.column("g")), rows.column("k")], names=["shouted", "k"]
+    )
 
 
 def split(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -28,8 +30,8 @@ def split(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Path:
-    """The k of a window's tuples in the order they are merged; tuples with k = 3 cannot be lifted, a path through
-    k = 2, 2 not be merged, one of a single k = 1 has no result."""
+    """The k of a window's tuples in the order they are merged; tuples with k = 3 cannot be lifted, a path
+    through k = 2, 2 not be merged, one of a single k = 1 has no result."""
 
     def lift(self, row: dict) -> list:
         if row["k"] == 3:

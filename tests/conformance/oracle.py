@@ -1,4 +1,4 @@
-"""What every operator means, in plain Python, straight from the definitions: no increments, no batches, no arrays.
+"""What every operator means, in plain Python, straight from the definitions: no increments, no batches.
 
 Expressions are paired with Python functions here; that SQL is evaluated rightly is tested elsewhere.
 """
@@ -160,7 +160,11 @@ class Oracle:
                 ]
             case Union():
                 return [
-                    Row(row.ts, *hashed(lambda hi, lo, port=port: union_ids(hi, lo, port), row.hi, row.lo), row.values)
+                    Row(
+                        row.ts,
+                        *hashed(lambda hi, lo, port=port: union_ids(hi, lo, port), row.hi, row.lo),
+                        row.values,
+                    )
                     for port, rows in enumerate(inputs)
                     for row in rows
                 ]
@@ -217,7 +221,9 @@ class Oracle:
         for (e, _), members in self.windows(operator, rows, operator.by).items():
             members.sort(key=lambda row: row[:3])
             group = {name: members[0].values[name] for name in operator.by}
-            summary = {name: AGGREGATES[sql]([m.values for m in members]) for name, sql in operator.aggregates}
+            summary = {
+                name: AGGREGATES[sql]([m.values for m in members]) for name, sql in operator.aggregates
+            }
             values = {"window_start": e - operator.window, "window_end": e} | group | summary
             results.append(Row(e, *self.ids(operator, e, group), values))
         return results
@@ -231,7 +237,9 @@ class Oracle:
             for n in range(operator.count, len(members) + 1, operator.every):
                 window = members[n - operator.count : n]
                 group = {name: window[-1].values[name] for name in operator.by}
-                summary = {name: AGGREGATES[sql]([m.values for m in window]) for name, sql in operator.aggregates}
+                summary = {
+                    name: AGGREGATES[sql]([m.values for m in window]) for name, sql in operator.aggregates
+                }
                 values = {"window_start": window[0].ts, "window_end": window[-1].ts} | group | summary
                 results.append(Row(window[-1].ts, *self.ids(operator, n, group), values))
         return results

@@ -31,11 +31,14 @@ def rows_of(batch: Batch | None) -> list[Row]:
     for column, field in zip(batch.columns, batch.schema, strict=True):
         as_number = pa.types.is_timestamp(field.type)
         columns.append((column.view(pa.int64()) if as_number else column).to_pylist())
-    return [Row(ts, hi, lo, dict(zip(batch.schema.names[3:], v, strict=True))) for ts, hi, lo, *v in zip(*columns, strict=True)]
+    return [
+        Row(ts, hi, lo, dict(zip(batch.schema.names[3:], v, strict=True)))
+        for ts, hi, lo, *v in zip(*columns, strict=True)
+    ]
 
 
 def pieces(inputs: dict[str, Batch], random: Random) -> list[Piece]:
-    """The inputs cut into batches in any order, with punctuations that hold, some with rows and some without."""
+    """The inputs cut into batches in any order, with punctuations that hold."""
     streams = []
     for name, batch in inputs.items():
         order = list(range(batch.num_rows))
@@ -108,8 +111,14 @@ def bits(batch: Batch | None) -> list[tuple]:
     columns = []
     for column in batch.columns:
         if pa.types.is_floating(column.type):
-            raw = np.ascontiguousarray(column.fill_null(0).to_numpy(zero_copy_only=False)).view(np.int64).tolist()
-            columns.append([b if v else None for b, v in zip(raw, column.is_valid().to_pylist(), strict=True)])
+            raw = (
+                np.ascontiguousarray(column.fill_null(0).to_numpy(zero_copy_only=False))
+                .view(np.int64)
+                .tolist()
+            )
+            columns.append(
+                [b if v else None for b, v in zip(raw, column.is_valid().to_pylist(), strict=True)]
+            )
         elif pa.types.is_timestamp(column.type):
             columns.append(column.view(pa.int64()).to_pylist())
         else:

@@ -1,4 +1,4 @@
-"""Every operator of the registry, alone and in chains: streamed in any lawful way it yields what its definition says."""
+"""Every operator, alone and in chains: streamed in any lawful way it yields what its definition says."""
 
 from __future__ import annotations
 
@@ -36,6 +36,16 @@ SCHEMA = with_ids(arrow_schema(COLUMNS))
 SAME = (("g", "g"), ("k", "k"), ("x", "x"))
 
 spans = st.sampled_from([(5, 5), (10, 5), (7, 3), (3, 7), (12, 1), (1, 1)])
+AGGREGATED = (
+    ("n", "count(*)"),
+    ("s", "sum(x)"),
+    ("k1", "count(k)"),
+    ("lo", "min(k)"),
+    ("hi", "max(x)"),
+    ("mean", "avg(k)"),
+    ("sd", "stddev(x)"),
+    ("best", "max_by(k, x)"),
+)
 groups = st.sampled_from([(), ("g",), ("x",), ("g", "k")])
 
 
@@ -61,7 +71,9 @@ def tables(draw, name):
 
 
 def _filter(draw, name, inputs):
-    return [Filter(name, inputs[0], draw(st.sampled_from(["x > 1", "k % 2 = 0 OR g = 'a'", "g IS NULL", "true"])))]
+    return [
+        Filter(name, inputs[0], draw(st.sampled_from(["x > 1", "k % 2 = 0 OR g = 'a'", "g IS NULL", "true"])))
+    ]
 
 
 def _map(draw, name, inputs):
@@ -84,11 +96,6 @@ def _join(draw, name, inputs):
     return [join, Map(name + "_", name, SAME)]
 
 
-def _aggregates(draw, by):
-    every = [("n", "count(*)"), ("s", "sum(x)"), ("k1", "count(k)"), ("lo", "min(k)"), ("hi", "max(x)")]
-    return tuple([*every, ("mean", "avg(k)"), ("sd", "stddev(x)"), ("best", "max_by(k, x)")])
-
-
 def _rejoinable(name, by):
     g = "g" if "g" in by else "CAST(NULL AS string)"
     return Map(name + "_", name, (("g", g), ("k", "n"), ("x", "s")))
@@ -96,13 +103,13 @@ def _rejoinable(name, by):
 
 def _aggregate(draw, name, inputs):
     (window, every), by = draw(spans), draw(groups)
-    return [Aggregate(name, inputs[0], window, every, by, _aggregates(draw, by)), _rejoinable(name, by)]
+    return [Aggregate(name, inputs[0], window, every, by, AGGREGATED), _rejoinable(name, by)]
 
 
 def _count_aggregate(draw, name, inputs):
     count, every = draw(st.sampled_from([(1, 1), (3, 1), (3, 3), (2, 5), (5, 2)]))
     by = draw(groups)
-    return [CountAggregate(name, inputs[0], count, every, by, _aggregates(draw, by)), _rejoinable(name, by)]
+    return [CountAggregate(name, inputs[0], count, every, by, AGGREGATED), _rejoinable(name, by)]
 
 
 def _top_k(draw, name, inputs):
@@ -117,7 +124,10 @@ def _custom(draw, name, inputs):
         return [shout, Map(name + "_", name, (("g", "shouted"), ("k", "k"), ("x", "CAST(NULL AS double)")))]
     split = Custom(name, inputs[0], "customs:split", (Column("part", "int"),))
     g = "CAST(NULL AS string)"
-    return [split, Map(name + "_", name, (("g", g), ("k", "CAST(part AS bigint)"), ("x", "CAST(NULL AS double)")))]
+    return [
+        split,
+        Map(name + "_", name, (("g", g), ("k", "CAST(part AS bigint)"), ("x", "CAST(NULL AS double)"))),
+    ]
 
 
 def _custom_window(draw, name, inputs):
@@ -240,9 +250,16 @@ def test_a_snapshot_in_mid_stream_changes_nothing(kind, data, a, b, seed):
 
 @pytest.mark.parametrize("kind", sorted(set(DRAWS) - {"count_aggregate"}))
 @settings(max_examples=40, deadline=None)
-@given(data=st.data(), a=tables("a"), b=tables("b"), seed=seeds, late=st.integers(-15, 15), hole=st.none() | st.integers(0, 20))
+@given(
+    data=st.data(),
+    a=tables("a"),
+    b=tables("b"),
+    seed=seeds,
+    late=st.integers(-15, 15),
+    hole=st.none() | st.integers(0, 20),
+)
 def test_a_late_start_emits_nothing_false_and_everything_it_promises(kind, data, a, b, seed, late, hole):
-    """Up to ``late`` the inputs have only some of their tuples; with a hole, also from there on for a while."""
+    """Up to ``late`` inputs have only some of their tuples; with a hole, also from there on for a while."""
     graph = graph_of(DRAWS[kind](data.draw, "op", ["a", "b"])[:1])
     random = Random(seed)
     inputs = {"a": a, "b": b}
@@ -252,7 +269,7 @@ def test_a_late_start_emits_nothing_false_and_everything_it_promises(kind, data,
     collector = Collector(engine)
     fed = {stream: batch_of(partial[stream], SCHEMA) for stream in engine.inputs}
     complete_from = engine.start(dict.fromkeys(engine.inputs, late))["op"]
-    at = {stream: BEGINNING for stream in engine.inputs}
+    at = dict.fromkeys(engine.inputs, BEGINNING)
     for stream, rows, p in pieces(fed, random):
         if p is not None and hole is not None and p > late and at[stream] <= late:
             complete_from = engine.start(dict.fromkeys(engine.inputs, until))["op"]

@@ -27,7 +27,9 @@ DIAMOND = graph(
 
 def rows(*ks, ts=1):
     n = len(ks)
-    return pa.RecordBatch.from_pydict({"_ts": [ts] * n, "_hi": [0] * n, "_lo": list(ks), "k": ks}, schema=SCHEMA)
+    return pa.RecordBatch.from_pydict(
+        {"_ts": [ts] * n, "_hi": [0] * n, "_lo": list(ks), "k": ks}, schema=SCHEMA
+    )
 
 
 def said(emissions):
@@ -123,6 +125,15 @@ def test_an_old_punctuation_is_news_to_an_operator_that_no_longer_waits():
     assert engine.feed("a", rows(3, ts=3), 5) == []
     engine.restore(peer.snapshot())
     assert engine.start({"a": 0}) == {"pairs": 2}
+    assert said(engine.feed("a", None, 5)) == {"pairs": ([3], 5)}
+
+
+def test_a_punctuation_that_came_before_completeness_was_known_counts_afterwards():
+    count = graph(CountAggregate("pairs", "a", 1, 1, (), (("total", "sum(k)"),)))
+    engine = ArrowEngine(count, ("pairs",))
+    engine.start({"a": END})
+    assert engine.feed("a", rows(3, ts=3), 5) == []
+    assert engine.start({"a": BEGINNING}) == {"pairs": BEGINNING}
     assert said(engine.feed("a", None, 5)) == {"pairs": ([3], 5)}
 
 

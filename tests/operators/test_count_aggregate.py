@@ -1,10 +1,12 @@
 """CountAggregate: numbered over all of history, or not at all."""
 
+import pyarrow as pa
 import pytest
 
-from anabranch.graph import CountAggregate
-from anabranch.operators.count_aggregate import snapshot_punctuation
+from anabranch.graph import Column, CountAggregate, Graph, Source
+from anabranch.operators.count_aggregate import CountAggregateKernel, snapshot_punctuation
 from anabranch.operators.state import SnapshotError
+from anabranch.streams.batch import with_ids
 from anabranch.streams.punctuation import BEGINNING, END
 
 PAIRS = CountAggregate("op", "a", 2, 1, ("g",), (("total", "sum(k)"),))
@@ -83,3 +85,19 @@ def test_garbage_is_refused(start):
         start(PAIRS).restore(b"garbage")
     with pytest.raises(SnapshotError, match="no snapshot at all"):
         snapshot_punctuation(b"")
+
+
+def test_tuples_that_look_equal_are_numbered_by_their_ids():
+    """The two zeros are equal in canonical order, and yet not the same."""
+    columns = (Column("x", "double"),)
+    one = CountAggregate("op", "a", 1, 1, (), (("x", "max(x)"),))
+    zeros = pa.RecordBatch.from_pydict(
+        {"_ts": [5, 5], "_hi": [0, 0], "_lo": [1, 2], "x": [-0.0, 0.0]},
+        schema=with_ids(pa.schema({"x": pa.float64()})),
+    )
+    made = []
+    for arrival in ([0, 1], [1, 0]):
+        kernel = CountAggregateKernel(one, Graph("q", (Source("a", columns),), (one,), ()))
+        kernel.process(0, zeros.take(pa.array(arrival)))
+        made.append([str(x) for x in kernel.punctuate(0, END).column("x").to_pylist()])
+    assert made == [["-0.0", "0.0"]] * 2

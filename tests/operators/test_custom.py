@@ -32,7 +32,9 @@ def ys(batch):
 def test_what_cannot_be_loaded_is_named(start):
     with pytest.raises(QueryError, match="operator 'op': cannot load 'user_code:absent'"):
         start(custom("absent"))
-    with pytest.raises(QueryError, match=r"cannot load 'no_such_module:f' .* install the module on every site"):
+    with pytest.raises(
+        QueryError, match=r"cannot load 'no_such_module:f' .* install the module on every site"
+    ):
         start(Custom("op", "a", "no_such_module:f", Y))
     with pytest.raises(QueryError, match="has no method 'final'"):
         start(custom("NoFinal", window=10))
@@ -71,7 +73,11 @@ def test_ordinals_count_within_the_input_row_in_whatever_order_they_come(start, 
     out = start(custom("backwards")).process(0, batch)
     alone = start(custom("backwards"))
     singles = [alone.process(0, batch.slice(i, 1)) for i in range(2)]
-    ids = {(hi, lo) for single in singles for hi, lo in zip(single.column(1).to_pylist(), single.column(2).to_pylist(), strict=True)}
+    ids = {
+        (hi, lo)
+        for single in singles
+        for hi, lo in zip(single.column(1).to_pylist(), single.column(2).to_pylist(), strict=True)
+    }
     assert {*zip(out.column(1).to_pylist(), out.column(2).to_pylist(), strict=True)} == ids
     assert len(ids) == 4
 
@@ -89,3 +95,12 @@ def test_without_every_windows_follow_one_another(start, rows):
     kernel = start(custom("WrongType", window=10))
     kernel.process(0, rows((1, "x", 1), (11, "x", 2), (9, "x", 3)))
     assert ys(kernel.punctuate(0, 20)) == [4, 2]
+
+
+def test_a_row_that_cannot_be_lifted_is_reported_once_for_all_its_windows(start, rows):
+    kernel = start(custom("NoSevens", window=10, every=5))
+    kernel.process(0, rows((3, "x", 7), (4, "x", 1)))
+    assert ys(kernel.punctuate(0, 5)) == [1]
+    assert [poison.ts for poison in kernel.take_events()] == [3]
+    assert ys(kernel.punctuate(0, 10)) == [1]
+    assert kernel.take_events() == []

@@ -15,9 +15,7 @@ def found(batch):
 
 
 def _rows(batch):
-    return [
-        {"_ts": ts, "n": n.as_py()} for ts, n in zip(batch.column("_ts"), batch.column("n"), strict=True)
-    ]
+    return [{"_ts": ts, "n": n.as_py()} for ts, n in zip(batch.column("_ts"), batch.column("n"), strict=True)]
 
 
 def test_a_window_holds_its_start_and_not_its_end(start, rows):
@@ -71,6 +69,12 @@ def test_a_window_that_began_before_its_input_was_complete_is_never_emitted(star
     kernel.process(0, rows((1, "x", 1), (4, "x", 1), (6, "x", 1)))
     # [5, 15) is the first window behind 3.
     assert found(kernel.punctuate(0, END)) == [(15, 1)]
+
+
+def test_a_window_that_began_where_its_input_became_complete_may_lack_its_first_tuple(start, rows):
+    kernel = start(count(10, 5), complete_from=5)
+    kernel.process(0, rows((7, "x", 1)))
+    assert found(kernel.punctuate(0, END)) == []
 
 
 def test_rows_of_windows_that_will_not_be_emitted_are_let_go(start, rows):

@@ -38,3 +38,10 @@ class WrongType:
 
     def final(self, state):
         return {"y": state if state < 10 else "ten"}
+
+
+class NoSevens(WrongType):
+    def lift(self, row):
+        if row["k"] == 7:
+            raise ValueError("seven")
+        return row["k"]

@@ -1,4 +1,4 @@
-"""The Arrow engine: runs a fragment's kernels in this process. For the simulator, tests, and sites without a JVM.
+"""The Arrow engine: runs a fragment's kernels in this process. For simulator, tests, and edge boxes.
 
 It is pure: no I/O, no clock, and nothing remembered beyond its snapshot.
 """
@@ -49,12 +49,13 @@ class _Node:
 
 
 class ArrowEngine:
-    """Runs ``operators`` of ``graph``. ``inputs`` are the streams they take in from outside; ``exports`` (unless given,
-    all they yield) are the streams that leave; ``at`` names the site in events.
+    """Runs ``operators`` of ``graph``. ``inputs`` are the streams they take in from outside; ``exports``
+    (unless given, all they yield) are the streams that leave; ``at`` names the site in events.
 
     >>> import anabranch as ab, pyarrow as pa
     >>> q = ab.Query("q")
     >>> busy = q.source("load", "load double").where("load > 0.5", name="busy")
+    >>> q.output("alerts", busy)
     >>> engine = ArrowEngine(q.graph, ("busy",))
     >>> engine.start({"load": BEGINNING}) == {"busy": BEGINNING}
     True
@@ -75,7 +76,9 @@ class ArrowEngine:
         chosen = [operator for operator in graph.operators if operator.name in operators]
         if len(chosen) != len(operators):
             unknown = sorted(set(operators) - {operator.name for operator in chosen})
-            raise ValueError(f"query '{graph.name}' has no operator {unknown}; it has {[o.name for o in graph.operators]}")
+            raise ValueError(
+                f"query '{graph.name}' has no operator {unknown}; it has {[o.name for o in graph.operators]}"
+            )
         self.at = at
         self._nodes = {operator.name: _Node(operator.name, kernel(operator, graph)) for operator in chosen}
         self._sources = {operator.name: operator.inputs for operator in chosen}
@@ -90,11 +93,15 @@ class ArrowEngine:
         self.exports = self.outputs if exports is None else tuple(exports)
         for stream in self.exports:
             if stream not in self._nodes:
-                raise ValueError(f"stream '{stream}' cannot be exported: this fragment yields {list(self.outputs)}")
+                raise ValueError(
+                    f"stream '{stream}' cannot be exported: this fragment yields {list(self.outputs)}"
+                )
             self._nodes[stream].exported = []
         self._exporting = [self._nodes[stream] for stream in self.exports]
         self.historic = any(node.kernel.historic for node in self._nodes.values())
-        self._poisonable = [node.kernel for node in self._nodes.values() if hasattr(node.kernel, "take_events")]
+        self._poisonable = [
+            node.kernel for node in self._nodes.values() if hasattr(node.kernel, "take_events")
+        ]
         self._promised = dict.fromkeys(self.inputs, BEGINNING)
 
     def schema(self, stream: str) -> pa.Schema:
@@ -111,8 +118,8 @@ class ArrowEngine:
         return {stream: known[stream] for stream in self.exports}
 
     def feed(self, stream: str, rows: Batch | None, punctuation: int | None) -> list[Emission]:
-        """Rows of an input, then the punctuation behind them; returns what that makes known on each export, at most
-        one emission each."""
+        """Rows of an input, then the punctuation behind them; returns what that makes known on each export,
+        at most one emission each."""
         if rows is not None and rows.num_rows:
             self._rows(self._consumers[stream], rows)
         if punctuation is not None and punctuation > self._promised[stream]:
@@ -150,19 +157,19 @@ class ArrowEngine:
         return msgspec.msgpack.encode(_State(kernels))
 
     def restore(self, snapshot: bytes) -> None:
-        """Goes on from ``snapshot``, of a fragment of the same operators. Call ``start`` again afterwards: an operator
-        that depends on all of history is complete only from the snapshot's punctuation."""
+        """Goes on from ``snapshot``, of a fragment of the same operators. Call ``start`` again afterwards: an
+        operator that depends on all of history is complete only from the snapshot's punctuation."""
         try:
             state = msgspec.msgpack.decode(snapshot, type=_State)
         except msgspec.MsgspecError as error:
             raise SnapshotError(
-                f"fragment {list(self.outputs)} cannot restore this snapshot: its {len(snapshot)} bytes are damaged "
-                f"or no snapshot at all ({error}); fetch it again or start the fragment without it"
+                f"fragment {list(self.outputs)} cannot restore this snapshot: its {len(snapshot)} bytes are "
+                f"damaged or no snapshot at all ({error}); fetch it again or start the fragment without it"
             ) from error
         if list(state.kernels) != list(self._nodes):
             raise SnapshotError(
-                f"fragment {list(self.outputs)} cannot restore this snapshot: it is of fragment {list(state.kernels)}; "
-                "hand it one of the same operators"
+                f"fragment {list(self.outputs)} cannot restore this snapshot: it is of fragment "
+                f"{list(state.kernels)}; hand it one of the same operators"
             )
         for name, node in self._nodes.items():
             node.kernel.restore(state.kernels[name])
@@ -179,8 +186,8 @@ class ArrowEngine:
         ]
 
     def _poisons(self) -> Iterator[Poison]:
-        for kernel in self._poisonable:
-            yield from kernel.take_events()  # type: ignore[attr-defined]
+        for poisonable in self._poisonable:
+            yield from poisonable.take_events()
 
     @property
     def rows(self) -> dict[str, tuple[int, int]]:

@@ -21,7 +21,7 @@ from anabranch.types import arrow_schema
 def ideal(query: Graph | HasGraph, inputs: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """What each output must be: ``ts``, its columns, and the ids ``_hi`` and ``_lo``, in canonical order.
 
-    ``inputs`` has a table for each source: ``ts``, the declared columns, and ``arrival`` where tuples may be late.
+    ``inputs`` has a table for each source: ``ts``, the declared columns, and ``arrival`` if any may be late.
 
     >>> import anabranch as ab
     >>> q = ab.Query("q")
@@ -49,8 +49,8 @@ def ideal_streams(query: Graph | HasGraph, inputs: Mapping[str, pa.Table]) -> di
 
 
 def accepted(source: Source, table: pa.Table) -> Batch | None:
-    """The tuples of ``source`` that are not late, with their ids: by the number of the row, its producer being the
-    source itself, or by content with multiplicity."""
+    """The tuples of ``source`` that are not late, with their ids: by the number of the row, its producer
+    being the source itself, or by content with multiplicity."""
     rows = table.combine_chunks()
     ts = ints(_column(rows, "ts").view(pa.int64()))
     columns = [_column(rows, column.name) for column in source.columns]
@@ -80,10 +80,7 @@ def _run(engine: ArrowEngine, inputs: Mapping[str, Batch | None]) -> dict[str, B
 
 def _as_table(rows: Batch | None, schema: pa.Schema) -> pa.Table:
     """In canonical order; what looks equal is in the order of ids."""
-    if rows is None:
-        table = schema.empty_table()
-    else:
-        table = pa.Table.from_batches([sort(sort_by_id(rows))])
+    table = schema.empty_table() if rows is None else pa.Table.from_batches([sort(sort_by_id(rows))])
     ts, hi, lo, *columns = table.columns
     names = ["ts", *schema.names[3:], "_hi", "_lo"]
     return pa.table([ts, *columns, hi, lo], names=names)

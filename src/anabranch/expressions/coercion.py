@@ -55,11 +55,18 @@ def convert(expr: Expr, type_name: str) -> Expr:
     """``expr`` as ``type_name``."""
     if expr.type == type_name:
         return expr
-    if expr.type == "void":
+    if expr.op == "literal" and expr.value is None:
         return Expr("literal", type_name)
-    if expr.type == "decimal":
-        return convert(Expr("literal", "double", value=float(expr.value)), type_name)
+    if expr.op == "literal" and expr.type in (*INTEGRAL, "decimal") and type_name in NUMERIC:
+        return literal_number(expr.value, type_name)
     return Expr("cast", type_name, (expr,))
+
+
+def literal_number(value: int | Decimal, type_name: str) -> Expr:
+    """A number that fits ``type_name`` as its literal; for a float the text, to be rounded once."""
+    if type_name in INTEGRAL:
+        return Expr("literal", type_name, value=int(value))
+    return Expr("literal", type_name, value=float(value) if type_name == "double" else str(value))
 
 
 _CASTS: dict[str, tuple[str, ...]] = {

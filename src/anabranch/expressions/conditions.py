@@ -22,7 +22,7 @@ def _logic(scope: Scope, node: exp.Expression) -> Expr:
 
 def _is(scope: Scope, node: exp.Expression) -> Expr:
     if not isinstance(node.args["expression"], exp.Null):
-        raise scope.error(node, "IS with anything but NULL", "compare with = or <=> instead")
+        raise scope.error(node, "IS followed by anything but NULL", "compare with = or <=> instead")
     (value,) = scope.operands(node, "this")
     return Expr("is_null", "boolean", (settled(value),))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from anabranch.expressions import literals
 from anabranch.expressions.coercion import Expr, common_type, convert
 from anabranch.expressions.scope import SIGNS, Readers, Scope, describe
 from anabranch.types import INTEGRAL, NUMERIC
@@ -18,10 +17,10 @@ def _arithmetic(scope: Scope, node: exp.Expression) -> Expr:
         if "decimal" in (left.type, right.type) and {left.type, right.type} <= {*INTEGRAL, "decimal"}:
             raise scope.error(
                 node,
-                f"{left.type} {sign} {right.type} is a decimal",
-                "write 0.5D instead of 0.5 for a double",
+                f"{sign} between {left.type} and {right.type}",
+                "its result would be a decimal; write 0.5D for a double",
             )
-        raise scope.error(node, f"{left.type} {sign} {right.type}", "cast both sides to a number")
+        raise scope.error(node, f"{sign} between {left.type} and {right.type}", "cast both sides to a number")
     if sign == "/":
         shared = "double"
     return Expr(sign, shared, (convert(left, shared), convert(right, shared)))
@@ -46,9 +45,8 @@ def _whole(scope: Scope, node: exp.Expression) -> Expr:
 
 def _round(scope: Scope, node: exp.Expression) -> Expr:
     value = same_number(scope, node)
-    digits = (
-        scope.read(node.args["decimals"]) if node.args.get("decimals") is not None else literals.number("0")
-    )
+    given = node.args.get("decimals")
+    digits = Expr("literal", "int", value=0) if given is None else scope.read(given)
     if digits.op != "literal" or digits.type != "int":
         raise scope.error(
             node, "ROUND with a number of digits that is not an int literal", "write ROUND(x, 2)"

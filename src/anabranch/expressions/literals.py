@@ -5,34 +5,39 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from math import trunc
+from math import isfinite, trunc
 from typing import Any
 
-from anabranch.expressions.coercion import Expr, convert
-from anabranch.types import INTEGRAL
+from anabranch.expressions.coercion import Expr, castable, convert, literal_number
+from anabranch.types import FRACTIONAL, INTEGRAL
 
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[01][0-7]{2}|.)", re.DOTALL)
 _CONTROL = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+_NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_DIGITS = 38  # of Spark's decimals
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?Z?", re.ASCII)
 
 
-def number(text: str) -> Expr:
-    """``5`` is an int or a bigint, ``0.5`` a decimal, ``5e-1`` a double.
+def number(text: str) -> Expr | None:
+    """``5`` is an int or a bigint, ``0.5`` a decimal, ``5e-1`` a double; None is beyond all of them.
 
-    >>> number("3000000000").type, number("0.5").type, number("5e-1").type
-    ('bigint', 'decimal', 'double')
+    >>> [number(text).type for text in ("3000000000", "0.5", "5e-1")]
+    ['bigint', 'decimal', 'double']
     """
-    if text.lstrip("-").isdigit():
-        value = int(text)
-        for kind in ("int", "bigint"):
-            if _fits(value, kind):
-                return Expr("literal", kind, value=value)
-    elif "e" in text.lower():
-        return Expr("literal", "double", value=float(text))
-    return Expr("literal", "decimal", value=Decimal(text))
+    if not _NUMBER.fullmatch(text):
+        return None
+    if "e" in text.lower():
+        double = float(text)
+        return Expr("literal", "double", value=double) if isfinite(double) else None
+    value = Decimal(text)
+    for kind in ("int", "bigint"):
+        if "." not in text and _fits(int(value), kind):
+            return Expr("literal", kind, value=int(value))
+    digits, scale = len(value.as_tuple().digits), text.partition(".")[2]
+    return Expr("literal", "decimal", value=value) if max(digits, len(scale)) <= _DIGITS else None
 
 
 def unescape(quoted: str) -> str | None:
@@ -82,16 +87,11 @@ def cast(literal: Expr, target: str) -> Expr | None:
     if literal.type == "string":
         return _cast_text(literal, target)
     if target in INTEGRAL:
-        if not abs(value) < 2**64 or not _fits(trunc(value), target):
-            return None
-        return Expr("literal", target, value=trunc(value))
-    if target == "float":
-        return Expr("literal", "float", value=str(value))
-    if target == "double":
-        return Expr("literal", "double", value=float(value))
-    if literal.type in INTEGRAL and target in ("boolean", "string", "timestamp"):
-        return convert(literal, target)
-    return None
+        fits = abs(value) < 2**64 and _fits(trunc(value), target)
+        return literal_number(value, target) if fits else None
+    if target in FRACTIONAL:
+        return literal_number(value, target)
+    return convert(literal, target) if castable(literal.type, target) else None
 
 
 def _cast_text(literal: Expr, target: str) -> Expr | None:

@@ -28,6 +28,8 @@ from anabranch.types import Column, QueryError
 
 _READERS: Readers = {**values.READERS, **conditions.READERS, **functions.READERS, **aggregates.READERS}
 _LONGEST = 10_000
+_DEEPEST = 200
+"""Levels of nesting: each costs stack when the expression runs, possibly deep inside a simulation."""
 
 
 def typecheck(expr: str, columns: Sequence[Column], where: str, *, ts: bool = True) -> str:
@@ -69,12 +71,13 @@ def _folds(expr: Expr) -> bool:
 def _read(expr: str, columns: tuple[Column, ...], ts: bool, place: Place) -> Expr:
     _check_text(expr)
     scope = Scope(expr, columns, ts, place, _READERS)
+    too_deep = QueryError("the expression is nested too deeply; compute parts of it with select() first.")
     try:
         typed = scope.read(_parse(expr))
     except RecursionError:
-        raise QueryError(
-            "the expression is nested too deeply; compute parts of it with select() first."
-        ) from None
+        raise too_deep from None
+    if _depth(typed) > _DEEPEST:
+        raise too_deep
     if typed.type == "void":
         raise QueryError(f"'{expr}' is NULL and has no type; write CAST(NULL AS double) or the like.")
     if typed.type == "decimal":
@@ -82,6 +85,10 @@ def _read(expr: str, columns: tuple[Column, ...], ts: bool, place: Place) -> Exp
             f"'{expr}' is a decimal in Spark, which is not supported; write {expr.strip()}D for a double."
         )
     return typed
+
+
+def _depth(expr: Expr) -> int:
+    return 1 + max(map(_depth, expr.args), default=0)
 
 
 def _check_text(expr: str) -> None:
@@ -110,8 +117,8 @@ def _parse(expr: str) -> exp.Expression:
         Exception
     ) as error:  # sqlglot's own errors, and what else it stumbles over in a text that is not SQL
         reasons = getattr(error, "errors", None)
-        detail = f": {reasons[0]['description']}, near character {_position(reasons[0])}" if reasons else ""
-        raise QueryError(f"'{expr}' is not an expression in Spark's SQL{detail}.") from None
+        place = f": it breaks off or goes wrong near character {_position(reasons[0])}" if reasons else ""
+        raise QueryError(f"'{expr}' is not an expression in Spark's SQL{place}.") from None
     clauses = [name for name, given in statement.args.items() if given and name != "expressions"]
     if not isinstance(statement, exp.Select) or clauses or len(statement.expressions) != 1:
         raise QueryError(f"'{expr}' is not one SQL expression; write a single one, without clauses.")

@@ -32,6 +32,9 @@ SIGNS: dict[type, str] = {
     exp.And: "AND",
     exp.Or: "OR",
     exp.Not: "NOT",
+    exp.IntDiv: "DIV",
+    exp.ArgMin: "MIN_BY",
+    exp.ArgMax: "MAX_BY",
 }
 COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ)
 PREDICATES = (*COMPARISONS, exp.Is, exp.In, exp.Like, exp.Escape, exp.Between, exp.Not, exp.And, exp.Or)
@@ -72,7 +75,7 @@ class Scope(msgspec.Struct, frozen=True):
         return [self.read(node.args[name]) for name in names]
 
     def operands(self, node: exp.Expression, *names: str) -> list[Expr]:
-        """As ``arguments``; conditions in parentheses, for sqlglot and Spark group ``a = b < c`` differently."""
+        """As ``arguments``; conditions need parentheses, for sqlglot and Spark group them differently."""
         for name in names:
             if isinstance(node.args.get(name), PREDICATES):
                 raise self.error(node, "a condition inside a condition", "put the inner one into parentheses")
@@ -93,7 +96,7 @@ class Scope(msgspec.Struct, frozen=True):
         result = compare(sign, left, right)
         if result is None:
             raise self.error(
-                node, f"{left.type} {sign} {right.type}", "cast one side to the type of the other"
+                node, f"{sign} between {left.type} and {right.type}", "cast one side to the type of the other"
             )
         return result
 
@@ -117,9 +120,10 @@ Readers = dict[type, tuple[Callable[[Scope, exp.Expression], Expr], tuple[str, .
 def describe(node: exp.Expression) -> str:
     if isinstance(node, exp.Anonymous):
         return str(node.this).upper()
-    if isinstance(node, exp.Func) and not isinstance(node, exp.Case | exp.And | exp.Or):
-        return node.sql_name()
-    return SIGNS.get(type(node), type(node).__name__.upper())
+    sign = SIGNS.get(type(node))
+    if sign is None:
+        sign = node.sql_name() if isinstance(node, exp.Func) else type(node).__name__.upper()
+    return sign
 
 
 def settled(expr: Expr) -> Expr:

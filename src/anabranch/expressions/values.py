@@ -10,7 +10,7 @@ from anabranch.expressions import literals
 from anabranch.expressions.coercion import NULL, Expr, castable, convert
 from anabranch.expressions.functions import same_number
 from anabranch.expressions.scope import OUTSIDE, PREFIX, Readers, Scope
-from anabranch.types import QueryError
+from anabranch.types import INTEGRAL, QueryError
 
 _TYPES = {
     exp.DataType.Type.BOOLEAN: "boolean",
@@ -28,6 +28,8 @@ _TYPES = {
 
 
 def _column_reference(scope: Scope, node: exp.Expression) -> Expr:
+    if node.args.get("table") is not None:
+        raise scope.error(node, f"column '{node.name}' is qualified by a name", f"write '{node.name}' alone")
     if scope.place == "outside":
         raise scope.error(
             node,
@@ -57,12 +59,19 @@ def _unknown(scope: Scope, node: exp.Expression) -> QueryError:
 
 def literal(scope: Scope, node: exp.Expression) -> Expr:
     if not node.is_string:
-        return literals.number(node.name)
+        return _number(scope, node)
     raw = _raw(scope, node)
     value = literals.unescape(raw) if raw else None
     if value is None:
         raise scope.error(node, "a text literal", "write it as one, quoted, with \\' for a quote inside")
     return Expr("literal", "string", value=value)
+
+
+def _number(scope: Scope, node: exp.Expression, sign: str = "") -> Expr:
+    number = literals.number(sign + node.name)
+    if number is None:
+        raise scope.error(node, f"no type holds the number {node.name}", "write a double, such as 1e-40")
+    return number
 
 
 def _raw(scope: Scope, node: exp.Expression) -> str:
@@ -80,19 +89,17 @@ def _constant(scope: Scope, node: exp.Expression) -> Expr:
 def _negate(scope: Scope, node: exp.Expression) -> Expr:
     inner = node.this
     if isinstance(inner, exp.Literal) and not inner.is_string:
-        return literals.number("-" + inner.name)
+        return _number(scope, inner, "-")
     if isinstance(inner, exp.TryCast) and _is_number(inner.this):
-        return _cast_literal(scope, inner, literals.number("-" + inner.this.name))
+        return _cast_literal(scope, inner, _number(scope, inner.this, "-"))
     return same_number(scope, node)
 
 
 def _cast(scope: Scope, node: exp.Expression) -> Expr:
-    if isinstance(node.this, exp.Literal):
-        return _cast_literal(scope, node, literal(scope, node.this))
     (value,) = scope.arguments(node, "this")
-    target = _target(scope, node)
-    if value.type == "decimal":
+    if value.op == "literal" and value.type in (*INTEGRAL, "decimal", "string") and value.value is not None:
         return _cast_literal(scope, node, value)
+    target = _target(scope, node)
     if not castable(value.type, target):
         raise scope.error(node, f"CAST from {value.type} to {target} is not supported", OUTSIDE)
     return convert(value, target)
@@ -121,7 +128,7 @@ def _is_number(node: exp.Expression) -> bool:
 
 READERS: Readers = {
     exp.Paren: (lambda scope, node: scope.read(node.this), ("this",)),
-    exp.Column: (_column_reference, ("this",)),
+    exp.Column: (_column_reference, ("this", "table")),
     exp.Literal: (literal, ("this", "is_string")),
     exp.Boolean: (_constant, ("this",)),
     exp.Null: (_constant, ()),

@@ -10,7 +10,7 @@ import msgspec
 from anabranch.fuzz.case import Case
 from anabranch.fuzz.judge import Finding, judge
 from anabranch.protocols.settings import Settings
-from anabranch.sim.run import simulate
+from anabranch.sim.run import Run, simulate
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -24,13 +24,17 @@ class Verdict(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(finding.kind for finding in self.findings))
 
 
+def simulated(case: Case) -> Run:
+    settings = msgspec.structs.replace(Settings(), **case.settings)
+    return simulate(
+        case.graph, case.inputs, case.topology, case.plan, case.faults, seed=case.seed, settings=settings
+    )
+
+
 def check(case: Case) -> Verdict:
     digest = ""
     try:
-        settings = msgspec.structs.replace(Settings(), **case.settings)
-        run = simulate(
-            case.graph, case.inputs, case.topology, case.plan, case.faults, seed=case.seed, settings=settings
-        )
+        run = simulated(case)
         digest = run.digest
         return Verdict(digest, tuple(judge(case, run)))
     except Exception as error:  # whatever goes wrong in a run is what fuzzing is looking for

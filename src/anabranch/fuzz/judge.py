@@ -89,6 +89,9 @@ def _multiset(name: str, columns: Sequence[str], expected: list[Row], got: list[
     findings = []
     true = {row.id: row for row in expected}
     seen = Counter(row.id for row in got)
+    if len(true) < len(expected):
+        sentence = f"application {name!r}: the ideal run gives {len(expected)} tuples only {len(true)} ids"
+        findings.append(Finding("ids", sentence))
     if extra := [row for row in got if row.id not in true]:
         findings.append(_tuples("extra", name, "are not in the ideal run", columns, extra))
     if twice := [row for row in {row.id: row for row in got}.values() if seen[row.id] > 1]:

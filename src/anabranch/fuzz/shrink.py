@@ -80,6 +80,10 @@ def _fewer_operators(case: Case) -> Iterator[Case]:
 
 
 def _fewer_applications(case: Case) -> Iterator[Case]:
+    used = [application.output for application in case.plan.subscriptions]
+    for output in case.graph.outputs:
+        if output.name not in used:
+            yield without_output(case, output.name)
     if len(case.plan.subscriptions) > 1:
         for gone in case.plan.subscriptions:
             yield _replanned(case, partial(_without_application, name=gone.name))

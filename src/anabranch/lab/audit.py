@@ -18,16 +18,16 @@ from anabranch.streams.batch import Ints
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """Milliseconds from a tuple's timestamp to its delivery."""
+    """Milliseconds from a tuple's timestamp to its delivery; 0 for a window that closed with its stream."""
 
     p50: float
     p99: float
 
 
 class Audit(msgspec.Struct, frozen=True):
-    """``missing``: tuples of the ideal run that did not arrive; ``extra``: arrivals that are not in it, or not as often,
-    or not with these values. ``in_order``: in timestamp order, where the output asks for it. ``silence_s``: the longest time
-    between two deliveries."""
+    """``missing``: tuples of the ideal run that did not arrive. ``extra``: arrivals that are not in it, or
+    not as often, or not with these values. ``in_order``: sorted, where the output asks for it.
+    ``silence_s``: the longest time between two deliveries."""
 
     output: str
     expected: int
@@ -86,7 +86,7 @@ def longest_silence(delivered: Ints) -> float:
 def latency(waited: Ints) -> Latency:
     if not len(waited):
         return Latency(0.0, 0.0)
-    p50, p99 = np.percentile(waited, (50, 99), method="nearest") / 1e3
+    p50, p99 = np.percentile(np.maximum(waited, 0), (50, 99), method="nearest") / 1e3
     return Latency(round(float(p50), 1), round(float(p99), 1))
 
 
@@ -96,7 +96,9 @@ def _times(table: pa.Table, column: str) -> Ints:
 
 def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     """Rows that are equal exactly if all their values are, to the bit; NaN too."""
-    columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns]
+    columns = [
+        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns
+    ]
     return zip(*(map(_exactly, column.to_pylist()) for column in columns), strict=True)
 
 

@@ -1,8 +1,8 @@
 """Real places with real round-trip times between them, for demonstrations that need no file.
 
-The numbers are the medians that Microsoft measured between regions of Azure over the 30 days before 9 April 2024
-("Azure network round-trip latency statistics", learn.microsoft.com/azure/networking/azure-network-latency, CC BY 4.0):
+The numbers are medians that Microsoft measured between regions of Azure over the 30 days before 9 April 2024:
 East US, Brazil South, North Europe, Germany West Central, Southeast Asia, Japan East, Australia East.
+Source: "Azure network round-trip latency statistics", in the documentation of Azure (CC BY 4.0).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Aggregate: per group and time window [e - window, e), the aggregates of its tuples (Algorithm 3).
 
-A result has the timestamp e, and its id is that of (operator, window, group). Windows without tuples yield nothing.
+A result has the timestamp e, and its id is that of (operator, window, group). Windows without tuples yield
+nothing.
 
 >>> from anabranch.graph import Aggregate, Column, Graph, Source
 >>> from anabranch.streams.punctuation import BEGINNING

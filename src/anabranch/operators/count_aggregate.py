@@ -1,10 +1,10 @@
-"""CountAggregate: per group, windows of ``count`` tuples every ``every`` tuples, in canonical order (Algorithm 4).
+"""CountAggregate: per group, ``count`` tuples every ``every`` tuples, in canonical order (Algorithm 4).
 
-A window ends at the group's tuple number n if n >= count and (n - count) is a multiple of ``every``. Its result has
-the timestamp of its last tuple, and its id is that of (operator, n, group).
+A window ends at the group's tuple number n if n >= count and (n - count) is a multiple of ``every``. Its
+result has the timestamp of its last tuple, and its id is that of (operator, n, group).
 
-Which tuple is number n depends on all of history. A replica whose input is not complete from the beginning therefore
-waits, until it is given the snapshot of a peer.
+Which tuple is number n depends on all of history. A replica whose input is not complete from the beginning
+therefore waits, until it is given the snapshot of a peer.
 
 >>> from anabranch.graph import Column, CountAggregate, Graph, Source
 >>> source = Source("rtt", (Column("host", "string"), Column("ms", "double")))
@@ -32,10 +32,10 @@ from anabranch.operators.filter import select
 from anabranch.operators.groups import group_by_id, group_values, places_in_runs
 from anabranch.operators.sql import compile_aggregates
 from anabranch.operators.state import empty, pack, peek, unpack
-from anabranch.operators.windows import NEVER, sort_by_id
-from anabranch.streams.batch import Batch, Ints, assemble, concat, ids, timestamps, with_ids
+from anabranch.operators.windows import sort_by_id
+from anabranch.streams.batch import Batch, Ints, assemble, concat, timestamps, with_ids
 from anabranch.streams.hashing import window_ids
-from anabranch.streams.order import sort
+from anabranch.streams.order import Sorter, sort
 from anabranch.streams.punctuation import BEGINNING, END
 from anabranch.types import arrow_schema
 
@@ -47,7 +47,7 @@ class _State(msgspec.Struct, frozen=True):
 
 
 def snapshot_punctuation(snapshot: bytes) -> int:
-    """The punctuation at which a snapshot of a CountAggregate was taken: it holds every tuple up to it, none behind."""
+    """When a CountAggregate's snapshot was taken: it holds every tuple up to there, none behind."""
     return peek(snapshot, _State).punctuation
 
 
@@ -66,8 +66,7 @@ class CountAggregateKernel:
         self._input_schema = with_ids(arrow_schema(columns))
         self._required = BEGINNING
         self._complete_from = BEGINNING
-        self._pending: list[Batch] = []
-        self._earliest = NEVER
+        self._pending = Sorter()
         # Per group: how many tuples so far, and of these the last ones that windows to come will hold.
         self._counts: dict[tuple[int, int], int] = {}
         self._kept = empty(self._input_schema)
@@ -85,28 +84,16 @@ class CountAggregateKernel:
         known = timestamps(rows) > self.punctuation
         fresh = rows if known.all() else select(rows, known)
         if fresh is not None:
-            self._pending.append(fresh)
-            self._earliest = min(self._earliest, int(timestamps(fresh).min()))
+            self._pending.add(fresh)
         return None
 
     def punctuate(self, port: int, p: int) -> Batch | None:
         if self.waiting or p <= self.punctuation:
             return None
         self.punctuation = p
-        if p < self._earliest:
-            return None
-        return self._count_windows(self._release(p))
-
-    def _release(self, p: int) -> Batch:
-        """Algorithm 4, lines 1-6: the rows up to ``p``, sorted. What looks equal is in the order of ids."""
-        rows = concat(self._pending)
-        due = timestamps(rows) <= p
-        later = select(rows, ~due)
-        self._pending = [] if later is None else [later]
-        self._earliest = NEVER if later is None else int(timestamps(later).min())
-        released = select(rows, due)
-        assert released is not None
-        return sort(sort_by_id(released))
+        # Algorithm 4, lines 1-6; what looks equal is taken in the order of ids.
+        released = self._pending.release(p)
+        return None if released is None else self._count_windows(sort(sort_by_id(released)))
 
     def _count_windows(self, released: Batch) -> Batch | None:
         """Algorithm 4, lines 7-15, for all rows at once."""
@@ -133,12 +120,10 @@ class CountAggregateKernel:
         next_end = self._count + (np.maximum(totals - self._count, -1) // self._every + 1) * self._every
         keep = np.empty(rows.num_rows, np.bool_)
         keep[order] = number > (next_end - self._count)[group[order]]
-        self._kept = rows.filter(pa.array(keep))
+        self._kept = select(rows, keep) or empty(self._input_schema)
         return results
 
-    def _summarise(
-        self, rows: Batch, keys: list[pa.Array], order: Ints, closed: Ints, number: Ints
-    ) -> Batch:
+    def _summarise(self, rows: Batch, keys: list[pa.Array], order: Ints, closed: Ints, number: Ints) -> Batch:
         members = order[(closed[:, None] + np.arange(1 - self._count, 1)).ravel()]
         window = np.repeat(np.arange(len(closed)), self._count)
         first, last = order[closed - self._count + 1], order[closed]
@@ -169,8 +154,8 @@ class CountAggregateKernel:
         return pack(self.name, _State(self.punctuation), [counts, self._kept])
 
     def restore(self, snapshot: bytes) -> None:
-        """Takes the history up to the snapshot's punctuation; rows up to there that were or will be fed are dropped.
-        A snapshot older than the history at hand changes nothing."""
+        """Takes the history up to the snapshot's punctuation; rows up to there that were or will be fed are
+        dropped. A snapshot older than the history at hand changes nothing."""
         state, (counts, kept) = unpack(snapshot, self.name, _State, [_COUNTS, self._input_schema])
         if state.punctuation < self.punctuation:
             return
@@ -178,6 +163,6 @@ class CountAggregateKernel:
         hi, lo, n = (column.to_pylist() for column in counts.columns)
         self._counts = dict(zip(zip(hi, lo, strict=True), n, strict=True))
         self._kept = kept
-        fed, self._pending, self._earliest = self._pending, [], NEVER
-        for rows in fed:
-            self.process(0, rows)
+        fed, self._pending = self._pending.rows(), Sorter()
+        if fed is not None:
+            self.process(0, fed)

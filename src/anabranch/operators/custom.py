@@ -1,13 +1,13 @@
 """Custom: user Python, named ``package.module:name``, declared deterministic by whoever names it.
 
-Without a window it is a function from batch to batch (user columns and ``ts`` in) that treats each row by itself: one
-row out for each row in, or any number with a column ``_row`` that holds the index of the input row. Timestamps stay;
-the id hashes the input's id and the ordinal among the rows made of it.
+Without a window it is a function from batch to batch (user columns and ``ts`` in) that treats each row by
+itself: one row out for each row in, or any number with a column ``_row`` that holds the index of the input
+row. Timestamps stay; the id hashes the input's id and the ordinal among the rows made of it.
 
-With a window it is a class: ``lift(row)`` makes a state of a tuple (a dict with ``ts``), ``merge(a, b)`` returns the
-state of both without changing either, ``final(state)`` the columns of the result as a dict. States of a group in a
-window are merged in canonical order. ``remove``, Mortar's inverse of ``merge``, is not called here: a window folded
-afresh has the same bits on every replica, whenever it started.
+With a window it is a class: ``lift(row)`` makes a state of a tuple (a dict with ``ts``), ``merge(a, b)``
+returns the state of both without changing either, ``final(state)`` the columns of the result as a dict.
+States of a group in a window are merged in canonical order. ``remove``, Mortar's inverse of ``merge``, is not
+called here: a window folded afresh has the same bits on every replica, whenever it started.
 
 A tuple on which user code raises is poison: it yields nothing and is reported; the others are not affected.
 """
@@ -118,7 +118,9 @@ def _origins(made: Any, inputs: int) -> tuple[Ints, Ints]:
     """For each row made: the input row it comes from, and its ordinal among those of the same input row."""
     if ROW not in made.schema.names:
         if made.num_rows != inputs:
-            raise ValueError(f"it made {made.num_rows} rows of {inputs}; add a column '{ROW}' with the input row of each")
+            raise ValueError(
+                f"it made {made.num_rows} rows of {inputs}; add a column '{ROW}' with the input row of each"
+            )
         return np.arange(inputs), np.zeros(inputs, np.int64)
     column = _plain(made.column(ROW))
     if column.null_count:

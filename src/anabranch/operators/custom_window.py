@@ -18,6 +18,7 @@ from anabranch.streams.hashing import window_ids
 from anabranch.streams.order import canonical_order
 from anabranch.types import arrow_schema
 
+
 class CustomWindowKernel(WindowKernel):
     def __init__(self, operator: Custom, graph: Graph) -> None:
         assert operator.window is not None
@@ -72,8 +73,9 @@ class CustomWindowKernel(WindowKernel):
     def _fold(self, rows: Batch, index: list[int], group: list[int]) -> dict[int, Any]:
         """The state of each group in each window.
 
-        A row that cannot be lifted is reported once and forgotten, also for its later windows; one that cannot be
-        merged is left out of that window. Each membership is lifted anew: no window sees another's state.
+        A row that cannot be lifted is reported once and forgotten, also for its later windows; one that
+        cannot be merged is left out of that window. Each membership is lifted anew: no window sees another's
+        state.
         """
         given = pa.RecordBatch.from_arrays([rows.column(0), *rows.columns[3:]], names=self._input_names)
         states: dict[int, Any] = {}

@@ -5,7 +5,8 @@
 >>> busy = Filter("busy", "load", "load > 0.5")
 >>> kernel = FilterKernel(busy, Graph("q", (source,), (busy,), ()))
 >>> rows = pa.RecordBatch.from_pydict(
-...     {"_ts": [1, 2, 3], "_hi": [0, 0, 0], "_lo": [1, 2, 3], "host": ["a", "b", "c"], "load": [0.9, None, 0.1]},
+...     {"_ts": [1, 2, 3], "_hi": [0, 0, 0], "_lo": [1, 2, 3],
+...      "host": ["a", "b", "c"], "load": [0.9, None, 0.1]},
 ...     schema=kernel.schema)
 >>> kernel.process(0, rows).column("host").to_pylist()
 ['a']

@@ -1,7 +1,7 @@
 """Which rows belong together: rows that carry the same 128-bit id, such as the id of one group in one window.
 
-The id hashes the group's values as Spark compares them (null is a group, NaN equals NaN, -0.0 equals 0.0), so equal
-ids are equal groups.
+The id hashes the group's values as Spark compares them (null is a group, NaN equals NaN, -0.0 equals 0.0), so
+equal ids are equal groups.
 """
 
 from __future__ import annotations
@@ -46,7 +46,11 @@ def group_by_id(hi: Ints, lo: Ints) -> tuple[Ints, Ints]:
 
 
 def group_values(column: pa.Array, firsts: pa.Array) -> pa.Array:
-    """The value that stands for each group, whichever of its equal values came first: 0.0 for -0.0."""
+    """The value that stands for each group, whichever of its equal values came first.
+
+    >>> group_values(pa.array([7.0, -0.0, None]), pa.array([1, 2])).to_pylist()
+    [0.0, None]
+    """
     values = column.take(firsts)
     return pc.add(values, pa.scalar(0, values.type)) if pa.types.is_floating(values.type) else values
 

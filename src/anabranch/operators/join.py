@@ -1,7 +1,8 @@
-"""Join: pairs less than ``within`` apart that agree on the ``on`` columns and satisfy ``where`` (Algorithm 2).
+"""Join: pairs less than ``within`` apart that agree on ``on`` and satisfy ``where`` (Algorithm 2).
 
-A pair has the later of the two timestamps; its id hashes both ids. It is emitted when its second tuple arrives:
-nothing waits for a punctuation. Null keys match nothing; NaN equals NaN and -0.0 equals 0.0, as in Spark.
+A pair has the later of the two timestamps; its id hashes both ids. It is emitted when its second tuple
+arrives: nothing waits for a punctuation. Null keys match nothing; NaN equals NaN and -0.0 equals 0.0, as in
+Spark.
 
 >>> from anabranch.graph import Column, Graph, Join, Source
 >>> load = Source("load", (Column("host", "string"), Column("load", "double")))
@@ -10,7 +11,8 @@ nothing waits for a punctuation. Null keys match nothing; NaN equals NaN and -0.
 >>> kernel = JoinKernel(pairs, Graph("q", (load, rtt), (pairs,), ()))
 >>> def rows(ts, host, **column):
 ...     (name, value), = column.items()
-...     return pa.RecordBatch.from_pydict({"_ts": [ts], "_hi": [ts], "_lo": [0], "host": [host], name: [value]},
+...     return pa.RecordBatch.from_pydict(
+...         {"_ts": [ts], "_hi": [ts], "_lo": [0], "host": [host], name: [value]},
 ...         schema=with_ids(pa.schema({"host": pa.string(), name: pa.float64()})))
 >>> kernel.process(0, rows(5, "a", load=0.9)), kernel.process(1, rows(15, "a", ms=60.0))
 (None, None)
@@ -27,10 +29,10 @@ import pyarrow as pa
 from anabranch.graph import Graph, Join
 from anabranch.operators.columns import positions
 from anabranch.operators.filter import select
-from anabranch.operators.join_buffer import JoinBuffer
+from anabranch.operators.join_buffer import FEW, JoinBuffer
 from anabranch.operators.sql import compile_predicate
 from anabranch.operators.state import empty, pack, unpack
-from anabranch.streams.batch import Batch, Ints, assemble, ids, timestamps, with_ids
+from anabranch.streams.batch import Batch, Ints, assemble, concat, ids, timestamps, with_ids
 from anabranch.streams.hashing import content_lanes, join_ids
 from anabranch.streams.punctuation import BEGINNING, END, later
 from anabranch.types import arrow_schema
@@ -100,7 +102,10 @@ class JoinKernel:
         if len(new) > 1:
             order = np.lexsort((new, old))
             new, old = new[order], old[order]
-        mine = rows if rows.num_rows == 1 and len(new) == 1 else rows.take(pa.array(new))
+        if rows.num_rows == 1 and len(new) <= FEW:
+            mine = concat([rows] * len(new))
+        else:
+            mine = rows.take(pa.array(new))
         sides = [(mine, *(column[new] for column in numbers)), (others.take(old), *others.numbers(old))]
         (left, left_ts, left_hi, left_lo), (right, right_ts, right_hi, right_lo) = (
             sides if port == 0 else sides[::-1]
@@ -119,8 +124,8 @@ class JoinKernel:
         self._buffers[1 - port].evict(self._behind(port))
 
     def _behind(self, port: int) -> int:
-        """Tuples up to here have no partner to come from ``port``: those have timestamps > p, and p - ts >= within.
-        (Algorithm 2 writes p - ts > w, which keeps a tuple at exactly w for nothing.)"""
+        """Tuples up to here have no partner to come from ``port``: those have timestamps > p, and p - ts >=
+        within. (Algorithm 2 writes p - ts > w, which keeps a tuple at exactly w for nothing.)"""
         p = self._punctuations[port]
         return p if p in (BEGINNING, END) else p - self._within
 

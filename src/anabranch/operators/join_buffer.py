@@ -1,7 +1,7 @@
 """One side of a join: the tuples that may still meet a partner, found by key.
 
-Numbers (timestamp, id, key) stand in one int64 table with hash chains over it; the rows themselves in a few Arrow
-chunks whose sizes grow geometrically, so that a stream of single rows costs a small constant each.
+Numbers (timestamp, id, key) stand in one int64 table with hash chains over it; the rows themselves in a few
+Arrow chunks whose sizes grow geometrically, so that a stream of single rows costs a small constant each.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from anabranch.streams.compiled import INT, INTS, LANES, READ_INTS, compiled
 _TS, _HI, _LO, _KEY1, _KEY2, _NEXT = range(6)
 _FIRST_CAPACITY = 64
 _MOST_CHUNKS = 16
-# Slices of single rows that cost less than Arrow's take.
-_FEW = 12
+FEW = 12
+"""So many single rows are cheaper one by one than with Arrow's take."""
 
 
 @compiled(INT, LANES, INTS, INT, READ_INTS, READ_INTS, READ_INTS, READ_INTS, READ_INTS)
-def _insert(
-    table: Ints, heads: Ints, used: int, ts: Ints, hi: Ints, lo: Ints, key1: Ints, key2: Ints
-) -> int:
+def _insert(table: Ints, heads: Ints, used: int, ts: Ints, hi: Ints, lo: Ints, key1: Ints, key2: Ints) -> int:
     for i in range(len(ts)):
         row = used + i
         table[_TS, row], table[_HI, row], table[_LO, row] = ts[i], hi[i], lo[i]
@@ -113,7 +111,7 @@ class JoinBuffer:
             chunk, end = self._chunks[place], self._ends[place]
             until = count if rows[-1] < end else int(np.searchsorted(rows, end))
             inside = rows[at:until] - (end - chunk.num_rows)
-            if len(inside) <= _FEW:
+            if len(inside) <= FEW:
                 taken += [chunk.slice(row, 1) for row in inside.tolist()]
             else:
                 taken.append(chunk.take(pa.array(inside)))
@@ -123,8 +121,8 @@ class JoinBuffer:
     def evict(self, behind: int) -> None:
         """Tuples with a timestamp <= ``behind`` have met all their partners (Algorithm 2, line 7).
 
-        They leave when they are as many as those that stay, so that each is moved once on average; until then they
-        match nothing, because nothing near them can arrive any more.
+        They leave when they are as many as those that stay, so that each is moved once on average; until then
+        they match nothing, because nothing near them can arrive any more.
         """
         if self.count < self._compact_at:
             return
@@ -155,9 +153,11 @@ class JoinBuffer:
         _rehash(table, self._heads, self.count)
 
     def _merge_chunks(self) -> None:
-        """Merges the last chunks until the one before them is more than twice as long as they are together."""
+        """Merges the last chunks until the one before is more than twice as long as they are together."""
         first, length = len(self._chunks), 0
-        while first and (len(self._chunks) - first < _MOST_CHUNKS // 2 or self._chunks[first - 1].num_rows <= 2 * length):
+        while first and (
+            len(self._chunks) - first < _MOST_CHUNKS // 2 or self._chunks[first - 1].num_rows <= 2 * length
+        ):
             first -= 1
             length += self._chunks[first].num_rows
         self._chunks[first:] = [concat(self._chunks[first:])]

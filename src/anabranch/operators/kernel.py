@@ -1,7 +1,8 @@
 """What every Arrow kernel offers: one operator replica, incremental, without I/O.
 
-An engine feeds it batches and punctuations in any order that each input allows, and passes on what it returns.
-Time, chance and the outside do not enter: equal streams in, in whatever order and batching, give equal streams out.
+An engine feeds it batches and punctuations in any order that each input allows, and passes on what it
+returns. Time, chance and the outside do not enter: equal streams in, in whatever order and batching, give
+equal streams out.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ class Kernel(Protocol):
     """Of the rows returned, ids included."""
 
     historic: bool
-    """Whether the output depends on all of history: a replica that starts late then waits (``start`` returns END, nothing
-    is emitted, the punctuation stands still) until it restores a snapshot, which is as of the punctuation."""
+    """Whether the output depends on all of history: a replica that starts late then waits (``start`` returns
+    END, nothing is emitted, the punctuation stands still) until it restores a snapshot, which is as of the
+    punctuation: it holds no tuple behind that."""
 
     def start(self, complete_from: tuple[int, ...]) -> int:
-        """Takes each input's complete_from and returns the output's. Called before the first ``punctuate``, and again
-        whenever an input's complete_from has moved; rows may have been processed before. END: not known yet."""
+        """Takes each input's complete_from and returns the output's. Called before the first ``punctuate``,
+        and again whenever an input's complete_from has moved; rows may have been processed before. END: not
+        known yet."""
         ...
 
     def process(self, port: int, rows: Batch) -> Batch | None: ...

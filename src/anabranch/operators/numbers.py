@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from anabranch.operators.vectors import DTYPE, Unary, elementwise
 from anabranch.types import FRACTIONAL, INTEGRAL
@@ -51,9 +53,14 @@ def _seconds_to_timestamp(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def power(base: npt.NDArray[np.float64], exponent: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Java's pow: unlike C's, NaN for 1 to the power NaN, and for 1 or -1 to an infinite power."""
+    """Java's pow: unlike C's, NaN for 1 to the power NaN, and for 1 or -1 to an infinite power.
+
+    Not numpy's: its last bit depends on how many elements it is given, and replicas see other batches.
+    """
     odd = (np.isnan(exponent) & (base == 1.0)) | (np.isinf(exponent) & (np.abs(base) == 1.0))
-    return np.where(odd, np.nan, np.power(base, exponent))
+    bases, exponents = np.broadcast_arrays(base, exponent)
+    powers = pc.power(pa.array(bases.copy()), pa.array(exponents.copy()))
+    return np.where(odd, np.nan, powers.to_numpy())
 
 
 def rounding(type_name: str, digits: int) -> Unary:

@@ -1,4 +1,4 @@
-"""Every operator there is, and its kernel. What is in here is under test: the conformance suite runs over it."""
+"""Every operator and its kernel. What is in here is under test: the conformance suite runs over it."""
 
 from __future__ import annotations
 

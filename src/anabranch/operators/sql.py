@@ -81,8 +81,8 @@ class Aggregation:
     def apply(self, batch: pa.RecordBatch, group: npt.NDArray[np.int64], groups: int) -> list[pa.Array]:
         """One value per group for each aggregate.
 
-        ``group[i]`` is the group of row i, from 0 to ``groups`` - 1, none of them empty. Rows are folded in the
-        order given, and of equal candidates the first wins.
+        ``group[i]`` is the group of row i, from 0 to ``groups`` - 1, none of them empty. Rows are folded in
+        the order given, and of equal candidates the first wins.
         """
         with np.errstate(all="ignore"):
             folded = [

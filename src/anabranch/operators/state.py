@@ -8,8 +8,8 @@
 Progress(punctuation=7)
 >>> unpack(saved, "pairs", Progress, [rows.schema])
 Traceback (most recent call last):
-anabranch.operators.state.SnapshotError: operator 'pairs' cannot restore this snapshot: it is of operator 'worst'; \
-hand it a snapshot of 'pairs'
+anabranch.operators.state.SnapshotError: operator 'pairs' cannot restore this snapshot: \
+it is of operator 'worst'; hand it a snapshot of 'pairs'
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Strings and binaries, as Arrow arrays or, where constant, scalars: Spark's functions and casts over them."""
+"""Strings and binaries, as Arrow arrays or, where constant, scalars; Spark's functions and casts."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def to_python(vector: Vector, type_name: str) -> list[Any]:
 
 
 def _cut(text: str | None, start: int | None, count: int | None) -> str | None:
-    """``start`` counts from 1, 0 is the same, negative from the end; what lies before the text uses up count."""
+    """``start`` counts from 1 (0 too), negative from the end; what lies before the text uses up count."""
     if text is None or start is None or count is None:
         return None
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0

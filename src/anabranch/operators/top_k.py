@@ -1,7 +1,7 @@
 """TopK: the k tuples of each time window with the greatest value of an expression, greatest first.
 
-Nulls come last, NaN is greater than every number; ties go to the tuple that is first in canonical order, then by id.
-A result has the timestamp of the window's end, and its id is that of (operator, window, rank).
+Nulls come last, NaN is greater than every number; ties go to the tuple that is first in canonical order, then
+by id. A result has the timestamp of the window's end, and its id is that of (operator, window, rank).
 
 >>> from anabranch.graph import Column, Graph, Source, TopK
 >>> from anabranch.streams.punctuation import BEGINNING
@@ -9,7 +9,8 @@ A result has the timestamp of the window's end, and its id is that of (operator,
 >>> worst = TopK("worst", "rtt", 2, "ms", 10, 10)
 >>> kernel = TopKKernel(worst, Graph("q", (source,), (worst,), ()))
 >>> rows = pa.RecordBatch.from_pydict(
-...     {"_ts": [1, 2, 3], "_hi": [0, 0, 0], "_lo": [1, 2, 3], "host": ["a", "b", "c"], "ms": [20.0, None, 30.0]},
+...     {"_ts": [1, 2, 3], "_hi": [0, 0, 0], "_lo": [1, 2, 3],
+...      "host": ["a", "b", "c"], "ms": [20.0, None, 30.0]},
 ...     schema=with_ids(pa.schema({"host": pa.string(), "ms": pa.float64()})))
 >>> kernel.start((BEGINNING,)) == BEGINNING, kernel.process(0, rows)
 (True, None)
@@ -29,7 +30,7 @@ from anabranch.operators.aggregate import window_bounds
 from anabranch.operators.groups import places_in_runs
 from anabranch.operators.sql import compile_scalar
 from anabranch.operators.windows import Closing, WindowKernel
-from anabranch.streams.batch import Batch, Ints, assemble, with_ids
+from anabranch.streams.batch import Batch, assemble, with_ids
 from anabranch.streams.hashing import window_ids
 from anabranch.streams.order import canonical_order
 from anabranch.types import arrow_schema

@@ -1,7 +1,7 @@
 """Union: merges streams of one schema. Its punctuation is the smallest of its inputs'.
 
-The position of an input, its port, is mixed into the ids: a stream united with a Map of itself carries every id
-twice, and the two are different tuples.
+The position of an input, its port, is mixed into the ids: a stream united with a Map of itself carries every
+id twice, and the two are different tuples.
 
 >>> from anabranch.graph import Column, Graph, Source, Union
 >>> source = Source("s", (Column("x", "bigint"),))

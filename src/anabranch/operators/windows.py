@@ -1,10 +1,11 @@
 """Time windows: [e - window, e) for every multiple e of the slide, closed when the punctuation reaches e.
 
-What Aggregate, TopK and windowed Custom share. Rows are kept once, however many windows they belong to, and sorted
-by (timestamp, id) before they are looked at, so that equal tuples give equal bits whatever order they came in.
+What Aggregate, TopK and windowed Custom share. Rows are kept once, however many windows they belong to, and
+sorted by (timestamp, id) before they are looked at, so that equal tuples give equal bits whatever order they
+came in.
 
-A window is emitted only if its inputs were complete before it began: a partial value would carry the id of the
-true one.
+A window is emitted only if its inputs were complete before it began: a partial value would carry the id of
+the true one.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ NEVER = 2**63 - 1
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """What some windows hold: ``rows`` sorted by (timestamp, id), and per membership the index of the row and the
-    end of the window. Memberships are in the order of the rows."""
+    """What some windows hold: ``rows`` sorted by (timestamp, id), and per membership the index of the row and
+    the end of the window. Memberships are in the order of the rows."""
 
     rows: Batch
     index: Ints

@@ -109,7 +109,7 @@ class Agent:
             if role not in before.fragments:
                 effects += self._begin_fragment(role)
         for stream, egress in self.egresses.items():
-            egress.serve(after.consumers.get(stream, ()))
+            egress.serve(self._consumers(stream))
         return effects
 
     def _stop(self, before: Roles, after: Roles) -> list[Effect]:
@@ -157,15 +157,22 @@ class Agent:
             )
             entry.set_peers(self._roles.entries[name], self.plan.mirrors)
             self.entries[name] = entry
+            egress.serve(self._consumers(name))
             return entry.recover(now, logs[out], logs[held], logs[late])
 
         return self._recover(("entry", name), [out, held, late], begin)
 
     def _egress(self, stream: str) -> Egress:
         egress = Egress(stream, self.site, self._settings, self._generation)
-        egress.serve(self._roles.consumers.get(stream, ()))
+        egress.serve(self._consumers(stream))
         self.egresses[stream] = egress
         return egress
+
+    def _consumers(self, stream: str) -> tuple[str, ...]:
+        """Who needs a stream of this site; the entry points of a source need each other's logs as well."""
+        consumers = self._roles.consumers.get(stream, ())
+        peers = self.entries[stream].peers if stream in self.entries else ()
+        return (*consumers, *(peer for peer in peers if peer not in consumers))
 
     def _begin_ingress(self, stream: str) -> list[Effect]:
         def begin(now: int, logs: dict[str, Log]) -> list[Effect]:
@@ -341,6 +348,8 @@ class Agent:
         effects: list[Effect] = []
         for entry in self.entries.values():
             effects += entry.on_tick(now)
+            needed = m.Needed(entry.source.name, entry.needed_from, 0, self.version)
+            effects += [Send(peer, needed) for peer in entry.peers]
         for role, fragment in self.fragments.items():
             effects += fragment.on_tick(self._peers(role))
         for stream, ingress in self.ingresses.items():

@@ -131,7 +131,7 @@ class EntryPoint:
         self._late.recover(*late)
         for record in shown[1]:
             if record.rows is not None:
-                self._identify.remember(record.rows, self.egress.writer.punctuation)
+                self._identify.remember(record.rows, BEGINNING)
                 self._stamped = max(self._stamped, int(timestamps(record.rows).max()))
             if record.sequence is not None:
                 progress = self._progress(record.sequence.producer)
@@ -287,8 +287,9 @@ class EntryPoint:
         progress.shown, progress.promise = sequence.until, sequence.promise
         if sequence.first == 0 and self.egress.complete_from == END:
             self.egress.begin(BEGINNING)
-        effects = self.egress.offer(chunk.rows, min(p.promise for p in self._producers.values()), sequence)
-        self._identify.forget(self.egress.writer.punctuation)
+        promise = min(p.promise for p in self._producers.values())
+        effects = self.egress.offer(chunk.rows, promise, sequence)
+        self._identify.forget(promise)
         if chunk.own and self.mirrors > 1:
             told = Mirror(self.source.name, None, _promise_only(sequence), _end(sequence))
             effects += [Send(peer, told) for peer in self.peers]
@@ -329,22 +330,23 @@ class EntryPoint:
             return self._ask_again(now)
         progress.allowed = max(progress.allowed, mirror.show)
         before = (progress.taken, progress.promised)
-        effects = self._hold(now, progress, mirror)
+        effects = self._hold(now, peer, progress, mirror)
         effects += self._show_ready(now, progress)
         if before == (progress.taken, progress.promised):
             effects.append(Send(peer, self._mirrored(sequence.producer, max(progress.safe, progress.held))))
         return effects
 
-    def _hold(self, now: int, progress: Progress, mirror: Mirror) -> list[Effect]:
-        """Takes from a peer what is not shown here; what waits here of the same tuples gives way to it."""
+    def _hold(self, now: int, peer: str, progress: Progress, mirror: Mirror) -> list[Effect]:
+        """Takes from a peer what is not here. Of what waits here, the peer is one more holder."""
         sequence = mirror.sequence
         if _end(sequence) <= (progress.shown, progress.promise):
             return []
-        while (
-            progress.queue and progress.queue[-1].own and progress.queue[-1].sequence.first >= sequence.first
-        ):
-            progress.queue.pop()
-            progress.taken = progress.queue[-1].sequence.until if progress.queue else progress.shown
+        if self._clocked:
+            self._give_way(progress, sequence)
+        else:
+            for chunk in progress.queue:
+                if _end(chunk.sequence) <= _end(sequence):
+                    chunk.holders.add(peer)
         if _end(sequence) <= (progress.taken, progress.promised):
             return []
         skip = progress.taken - sequence.first
@@ -357,6 +359,13 @@ class EntryPoint:
         append = self._held.append(rows, sequence=rest)
         chunk.held_at = append.position
         return [append]
+
+    def _give_way(self, progress: Progress, sequence: Sequence) -> None:
+        """The producer has turned to another origin, whose clock counts: what this one stamped and has not shown
+        goes."""
+        while progress.queue and progress.queue[-1].own and progress.queue[-1].sequence.first >= sequence.first:
+            progress.queue.pop()
+            progress.taken = progress.queue[-1].sequence.until if progress.queue else progress.shown
 
     def on_held(self, record: Record) -> list[Effect]:
         """Tuples held apart are on disk: their origin may count this peer."""
@@ -423,6 +432,11 @@ class EntryPoint:
         return effects
 
     # --- time
+
+    @property
+    def needed_from(self) -> int:
+        """Only later timestamps are needed here: what peers must keep, in case this log is lost or lags."""
+        return min([self.egress.durable, *(t for c, t in self.egress.needed.items() if c not in self.peers)])
 
     def on_tick(self, now: int) -> list[Effect]:
         effects: list[Effect] = []

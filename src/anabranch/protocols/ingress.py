@@ -68,7 +68,7 @@ def trim(
     writer: Writer, needed: int, retention: int, at: str, stream: str, consumers: tuple[str, ...]
 ) -> list[Effect]:
     """Trims behind ``needed``; beyond ``retention`` also what is needed, which is reported."""
-    bound = writer.punctuation - retention
+    bound = min(writer.punctuation, writer.high) - retention
     effects: list[Effect] = list(writer.trim(max(needed, bound)))
     if effects and needed < bound and writer.index.high(writer.index.first) > needed:
         effects.append(Report(Trimmed(stream, at, writer.index.high(writer.index.first), consumers)))

@@ -68,7 +68,8 @@ class Writer:
         self.complete_from = END
         self.punctuation = BEGINNING
         self._previous = 0
-        self._high = BEGINNING
+        self.high = BEGINNING
+        """The largest timestamp appended so far."""
 
     def recover(self, first: int, records: tuple[Record, ...]) -> None:
         """Continues a log that exists: ``records`` from position ``first`` to its end."""
@@ -76,7 +77,7 @@ class Writer:
         for record in records:
             if record is records[0]:
                 self.index = PositionIndex(first, record.high)
-                self._high = record.high
+                self.high = record.high
             self._note(record.rows)
             self._previous = record.generation
         if records:
@@ -95,7 +96,7 @@ class Writer:
             self.complete_from,
             self.generation,
             self._previous,
-            self._high,
+            self.high,
             cursors,
             sequence,
             state,
@@ -120,5 +121,5 @@ class Writer:
     def _note(self, rows: Batch | None) -> None:
         top = BEGINNING if rows is None else int(timestamps(rows).max())
         self.index.append(self.position, top)
-        self._high = max(self._high, top)
+        self.high = max(self.high, top)
         self.position += 1

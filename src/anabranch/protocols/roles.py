@@ -2,7 +2,8 @@
 
 An edge between two operator replicas on the site is *fused* when the only branch the plan gives it is the
 local one: the consumer sits in the same fragment, and nothing is filtered or logged between. An operator that
-depends on all of history is never fused: its state is exact only at a punctuation of its one input.
+depends on all of history is never fused: its state is exact only at a punctuation of its one input. Nor does a fragment take in, filtered, a stream
+that it also yields: there the last operators are cut loose until none does.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ def roles(graph: Graph, plan: Plan, site: str) -> Roles:
         if branch.source == site:
             leaving[branch.stream].append(branch.target)
     local = {op.name: op for op in here}
-    fused: dict[str, list[str]] = {
+    fused = {
         op.name: [
-            i
-            for i in op.inputs
-            if i in local and arriving[i] in ([site], []) and not historic(op) and not historic(local[i])
+            i for i in op.inputs if i in local and arriving[i] == [site] and not historic(op) and not historic(local[i])
         ]
         for op in here
     }
+    while (torn := _torn(here, fused)) is not None:
+        fused[torn] = []
     taken = {i for op in here for i in op.inputs if i not in fused[op.name]}
     consumers = {
         stream: tuple(t for t in targets if t != site or stream in taken)
@@ -71,6 +72,15 @@ def roles(graph: Graph, plan: Plan, site: str) -> Roles:
         tuple(_fragment(group, local, fused, consumers) for group in _groups(here, fused)),
         consumers,
     )
+
+
+def _torn(here: list[Operator], fused: dict[str, list[str]]) -> str | None:
+    """An operator to cut loose from a fragment that would both yield a stream and take it in from its ingress."""
+    for group in _groups(here, fused):
+        members = [op for op in here if op.name in group]
+        if any(i in group and i not in fused[op.name] for op in members for i in op.inputs):
+            return next(op.name for op in reversed(members) if fused[op.name])
+    return None
 
 
 def _groups(here: list[Operator], fused: dict[str, list[str]]) -> list[list[str]]:

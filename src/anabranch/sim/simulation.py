@@ -64,6 +64,7 @@ class SiteNode:
         self.life = 0
         self.disk = Disk()
         self.disk_free = 0
+        self.disk_queue = 0
         self.connections: dict[tuple[str, str], Connection] = {}
         self.clock: tuple[int, int, float] = (0, 0, 0.0)
 
@@ -224,7 +225,7 @@ class Simulation:
             return
         self._lives += 1
         site.life += 1
-        site.disk_free = self.now
+        site.disk_free, site.disk_queue = self.now, 0
         retention = self.topology.site(site.name).retention
         names = tuple(self.sites)
         site.agent = Agent(
@@ -272,12 +273,25 @@ class Simulation:
     # --- the log of a site
 
     def _do_append(self, site: SiteNode, effect: Append) -> None:
-        delay = self._disk_delay(site)
-        if delay == 0 and site.disk_free <= self.now:
-            self._appended(site, effect, site.life)
-        else:
-            site.disk_free = max(site.disk_free, self.now) + delay
-            self.at(site.disk_free, self._appended, site, effect, site.life)
+        self._on_disk(site, self._appended, effect, self._disk_delay(site))
+
+    def _on_disk(
+        self, site: SiteNode, action: Callable[[SiteNode, Any, int], None], effect: Effect, delay: int = 0
+    ) -> None:
+        """What a site's log is asked for happens in order, each behind all that is on its way."""
+        if delay == 0 and not site.disk_queue:
+            action(site, effect, site.life)
+            return
+        site.disk_free = max(site.disk_free, self.now) + delay
+        site.disk_queue += 1
+        self.at(site.disk_free, self._from_disk_queue, site, action, effect, site.life)
+
+    def _from_disk_queue(
+        self, site: SiteNode, action: Callable[[SiteNode, Any, int], None], effect: Effect, life: int
+    ) -> None:
+        if site.life == life:
+            site.disk_queue -= 1
+            action(site, effect, life)
 
     def _disk_delay(self, site: SiteNode) -> int:
         for fault in self._slow_disks:
@@ -302,19 +316,24 @@ class Simulation:
         self._execute(site, site.agent.on_appended(site.local(self.now), append))
 
     def _do_trim(self, site: SiteNode, effect: Trim) -> None:
-        site.disk.stream(effect.stream).trim(effect.keep)
+        self._on_disk(site, self._trim, effect)
+
+    def _trim(self, site: SiteNode, effect: Trim, life: int) -> None:
+        if site.life == life:
+            site.disk.stream(effect.stream).trim(effect.keep)
 
     def _do_drop(self, site: SiteNode, effect: Drop) -> None:
+        self._on_disk(site, self._drop, effect)
+
+    def _drop(self, site: SiteNode, effect: Drop, life: int) -> None:
+        if site.life != life:
+            return
         site.disk.streams.pop(effect.stream, None)
         for key in [k for k, c in site.connections.items() if f"out/{c.stream}" == effect.stream]:
             del site.connections[key]
 
     def _do_read(self, site: SiteNode, effect: ReadLog) -> None:
-        if site.disk_free <= self.now:
-            self._read(site, effect, site.life)
-        else:
-            # Behind every append that is on its way.
-            self.at(site.disk_free, self._read, site, effect, site.life)
+        self._on_disk(site, self._read, effect)
 
     def _read(self, site: SiteNode, effect: ReadLog, life: int) -> None:
         if site.life == life and site.agent is not None:

@@ -39,8 +39,8 @@ class DuplicateFilter:
         self.branches = branches
         self.punctuation = BEGINNING
         self._table = IdTable(branches * (branches + 1))
-        self._fresh = np.empty(64, np.bool_)
-        self._rows = 0
+        self.fresh: Bools = np.empty(0, np.bool_)
+        """For each tuple of the last ``accept``, whether it arrived for the first time."""
 
     def accept(self, branch: int, ts: Ints, hi: Ints, lo: Ints) -> int:
         """How many of these tuples arrive for the first time on any branch; ``fresh`` says which."""
@@ -48,25 +48,17 @@ class DuplicateFilter:
             raise IndexError(
                 f"branch {branch} of a duplicate filter that has {self.branches}, numbered from 0"
             )
-        self._rows = n = len(ts)
-        if n > len(self._fresh):
-            self._fresh = np.empty(2 * n, np.bool_)
+        self.fresh = fresh = np.empty(len(ts), np.bool_)
         table, k = self._table, self.branches
         ranks = STATE + branch * (k + 1)
-        new: int = accept(table.slots, table.state, self._fresh, ranks, k, self.punctuation, 0, ts, hi, lo)
+        new: int = accept(table.slots, table.state, fresh, ranks, k, self.punctuation, 0, ts, hi, lo)
         if new >= 0:
             return new
         while new < 0:
             start = -1 - new
             table.make_room(self.punctuation)
-            new = accept(table.slots, table.state, self._fresh, ranks, k, self.punctuation, start, ts, hi, lo)
-        return int(np.count_nonzero(self._fresh[:n]))
-
-    @property
-    def fresh(self) -> Bools:
-        """For each tuple of the last ``accept``, whether it arrived for the first time. Valid until the
-        next one."""
-        return self._fresh[: self._rows]
+            new = accept(table.slots, table.state, fresh, ranks, k, self.punctuation, start, ts, hi, lo)
+        return int(np.count_nonzero(fresh))
 
     def punctuate(self, p: int) -> None:
         """Tuples with ts <= p have all arrived. A punctuation that is not the greatest so far says nothing
@@ -109,4 +101,4 @@ class DuplicateFilter:
 
     @property
     def nbytes(self) -> int:
-        return self._table.nbytes + self._fresh.nbytes
+        return self._table.nbytes

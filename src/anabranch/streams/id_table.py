@@ -11,8 +11,7 @@ from ``ANCHOR``, the punctuation of the last sweep. Whatever the scale of time, 
 the stream, the dead are recognised at the latest once time has passed twice as far; there is no bucket
 width to choose.
 
-A slot's home is given by the top bits of a hash, so that a table of another size is filled from front to
-back.
+A slot's home is given by the top bits of a hash: a table of another size is filled from front to back.
 """
 
 from __future__ import annotations
@@ -31,15 +30,13 @@ from which ``SPREAD`` counts; the largest timestamp; ``SPREAD``. What a caller k
 leaves alone."""
 
 HI, LO, COUNT, SLOT = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
-"""Words of a slot, and its size. Positions in ``slots`` are unsigned: numba then need not look for negative
-ones."""
+"""Words of a slot, and its size. Unsigned, numba need not look for negative positions in ``slots``."""
 
 SMALLEST = 6
 """log2 of the slots of the smallest table."""
 
 AHEAD = 16
-"""Rows between asking the processor for a slot and probing it. In a table larger than its caches this
-halves the time."""
+"""Rows between asking the processor for a slot and probing it: in a large table this halves the time."""
 
 LEAVE = -1
 
@@ -73,8 +70,7 @@ class IdTable:
             self._refit(live, punctuation)
 
     def evict(self, punctuation: int) -> None:
-        """Entries with ts <= punctuation are dead. Punctuation never decreases, and no such entry is added
-        later."""
+        """Entries with ts <= punctuation are dead. It never decreases, and no such entry is added later."""
         entries = _retire(self.slots, self.state, punctuation)
         if entries != LEAVE:
             self._refit(entries, punctuation)
@@ -237,8 +233,7 @@ def _number(
     hi: Ints,
     lo: Ints,
 ) -> int:
-    """``IdTable.number`` from row ``start`` on; returns the row before which it needs room, or how many
-    rows there are."""
+    """``IdTable.number`` from row ``start`` on; returns the row that needs room first, or their number."""
     n, shift = ts.shape[0], state[SHIFT]
     if hi.shape[0] != n or lo.shape[0] != n:
         raise ValueError("timestamps and ids must be of one length: one of each for every tuple")
@@ -273,8 +268,7 @@ def accept(
     hi: Ints,
     lo: Ints,
 ) -> int:
-    """Marks in ``fresh`` the rows delivered for the first time; counts each row's arrival rank in
-    ``state[ranks:]``.
+    """Marks in ``fresh`` the rows delivered for the first time; counts arrival ranks in ``state[ranks:]``.
 
     Rows from ``start`` on; returns how many of these are fresh, or -1 - i if it needs room before row i.
     """

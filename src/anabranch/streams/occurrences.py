@@ -100,9 +100,7 @@ class ContentFilter:
         complete from that punctuation; what it brings a second time is then counted from 1 and recognised.
         """
         self.punctuate(punctuation)
-        passed = Occurrences(self._source)
-        passed.punctuate(punctuation)
-        self._filter.restore(punctuation, ts, *passed.ids(ts, columns))
+        self._filter.restore(punctuation, ts, *Occurrences(self._source).ids(ts, columns))
 
     def add_branch(self) -> int:
         counts = Occurrences(self._source)
@@ -116,7 +114,7 @@ class ContentFilter:
 
     @property
     def fresh(self) -> Bools:
-        """For each tuple of the last ``accept``, whether it passed. Valid until the next one."""
+        """For each tuple of the last ``accept``, whether it passed."""
         return self._filter.fresh
 
     @property

@@ -1,0 +1,238 @@
+"""The commands and their options. What they do lives below, and is imported when it is asked for."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from anabranch.cli.mistakes import Mistake, told
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="One streaming query on several sites at once, its branches rejoined: each result once, "
+    "by the fastest path, as if nothing had failed.",
+)
+bench_app = typer.Typer(no_args_is_help=True, help="Measures this machine.")
+lab_app = typer.Typer(
+    no_args_is_help=True, help="Figures: what the papers and this project's models look like."
+)
+app.add_typer(bench_app, name="bench")
+app.add_typer(lab_app, name="lab")
+
+Json = Annotated[bool, typer.Option("--json", help="Report in one JSON object, the last line of the output.")]
+Seed = Annotated[int, typer.Option(help="Where all chance comes from: the same seed, the same run.")]
+
+
+def main() -> None:
+    """Runs the command line; a mistake in what was given is one sentence on stderr and exit status 2."""
+    with told():
+        app()
+
+
+@app.command()
+def demo(
+    seconds: Annotated[int, typer.Option(min=10, max=600, help="Simulated seconds.")] = 40,
+    seed: Seed = 1,
+    json: Json = False,
+) -> None:
+    """Seven sites around the world, one killed, one cut off: what an application notices, and the audit.
+
+    The sites, the network between them (measured round-trip times) and the failures are simulated; the
+    protocols and the operators are the real ones. Exits with 1 if the audit fails.
+
+    Example: `anabranch demo --seconds 60 --seed 7`
+    """
+    from anabranch.lab import demo as lab
+    from anabranch.lab import demo_screen as screen
+
+    scene = lab.scenario(seconds, seed)
+    if json:
+        outcome = lab.play(scene, seed)
+        _print_json(lab.report(outcome))
+    else:
+        console = Console()
+        screen.introduce(console, scene)
+        with console.status(f"simulating {seconds} seconds on {len(scene.topology.sites)} sites, twice"):
+            outcome = lab.play(scene, seed)
+        screen.narrate(console, outcome)
+        screen.conclude(console, outcome)
+    raise typer.Exit(0 if outcome.kept_its_word else 1)
+
+
+@app.command()
+def simulate(
+    query: Annotated[
+        Path, typer.Argument(help="A Python file that defines the query as `q`.", metavar="QUERY.py")
+    ],
+    sites: Annotated[Path, typer.Argument(help="The topology.", metavar="SITES.toml")],
+    inputs: Annotated[
+        list[str],
+        typer.Option(
+            help="The tuples of a source, as SOURCE=FILE (.csv, .ndjson or .parquet); once for each source."
+        ),
+    ] = [],  # noqa: B006 - typer never changes it
+    plan: Annotated[
+        Path | None,
+        typer.Option(help="Which replica runs where (.toml or .json). Without it, sites are drawn."),
+    ] = None,
+    faults: Annotated[Path | None, typer.Option(help="What fails and when (.toml or .json).")] = None,
+    k: Annotated[
+        int | None, typer.Option(min=1, help="Replicas of each operator where no plan is given; else 2.")
+    ] = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Runs your query on your sites under your faults, and audits what applications receive.
+
+    The audit compares with the ideal run: one copy, no failure, no delay. Exits with 1 if an application did
+    not receive exactly that. Times in the list of faults are seconds on the inputs' own time line.
+
+    Example: `anabranch simulate netwatch.py sites.toml --inputs load=load.csv --faults crash.toml`
+    """
+    from anabranch.cli import simulate as work
+
+    job = work.prepare(query, sites, inputs, plan, faults, k, seed)
+    result = work.run(job)
+    if json:
+        _print_json(work.report(job, result))
+    else:
+        work.show(Console(), job, result)
+    raise typer.Exit(0 if result.exact else 1)
+
+
+@app.command()
+def fuzz(
+    runs: Annotated[int, typer.Option(min=1, help="How many random runs.")] = 300,
+    seed: Seed = 1,
+    json: Json = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; one for each core by default.")
+    ] = None,
+    case: Annotated[
+        int | None, typer.Option(min=0, help="Run only this one of the seed's cases, and say what it is.")
+    ] = None,
+    replay: Annotated[
+        Path | None, typer.Option(help="Run the case in this file, which a failure has left.")
+    ] = None,
+) -> None:
+    """Draws random queries, sites, plans, inputs and faults, runs each, and compares it with the ideal run.
+
+    A failure is shrunk, written to `fuzz-failures/`, and named with the command that runs it again.
+    Exits with 1 if any run failed.
+
+    Example: `anabranch fuzz --runs 1000 --seed 3`
+    """
+    from anabranch.fuzz.command import command
+
+    raise typer.Exit(command(runs, seed, json=json, workers=workers, case=case, replay=replay))
+
+
+@bench_app.command("filter")
+def bench_filter(json: Json = False) -> None:
+    """Tuples a second through the duplicate filter, on one core, beside a Python set and a query engine.
+
+    Example: `anabranch bench filter --json`
+    """
+    from anabranch.lab.bench_filter import measure
+
+    _report_measures("The duplicate filter", measure(), json)
+
+
+@bench_app.command("sim")
+def bench_sim(json: Json = False) -> None:
+    """Events and tuples a second of the simulator, and how long the flow model takes for a month.
+
+    Example: `anabranch bench sim --json`
+    """
+    from anabranch.lab.bench_sim import measure
+
+    _report_measures("The simulator", measure(), json)
+
+
+@lab_app.command("list")
+def lab_list(json: Json = False) -> None:
+    """The figures that can be drawn.
+
+    Example: `anabranch lab list`
+    """
+    from anabranch.lab.figures import FIGURES
+
+    if json:
+        _print_json({"figures": {name: figure.about for name, figure in FIGURES.items()}})
+    else:
+        for name, figure in FIGURES.items():
+            print(f"{name}: {figure.about}")
+
+
+@lab_app.command("run")
+def lab_run(
+    figure: Annotated[str, typer.Argument(help="One of those that `anabranch lab list` names.")],
+    out: Annotated[Path, typer.Option(help="The directory for the picture.")] = Path("out"),
+    data: Annotated[
+        Path | None, typer.Option(envvar="ANABRANCH_DATA", help="The directory of measured data.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Draws a figure and prints the numbers behind it.
+
+    Example: `anabranch lab run traces --data ../shared/data`
+    """
+    from anabranch.lab.figures import draw
+
+    path, numbers = draw(figure, out, data)
+    if json:
+        _print_json({"figure": figure, "picture": str(path), "numbers": numbers})
+    else:
+        Console().print(_numbers(figure, numbers))
+        print(f"picture: {path}")
+
+
+@app.command()
+def version() -> None:
+    """The version of Anabranch.
+
+    Example: `anabranch version`
+    """
+    print(installed("anabranch"))
+
+
+def _report_measures(title: str, measures: dict[str, Any], json: bool) -> None:
+    if json:
+        _print_json(measures)
+        return
+    table = Table(title=title, title_justify="left")
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    for name, value in measures.items():
+        table.add_row(name, f"{value:,.4g}" if isinstance(value, float) else str(value))
+    Console().print(table)
+
+
+def _numbers(title: str, numbers: dict[str, Any]) -> Table:
+    """One row for each statistic, one column for each thing compared."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    columns = [(part, label) for part, labels in numbers.items() for label in labels]
+    for part, label in columns:
+        table.add_column(f"{part}\n{label}", justify="right")
+    first_part, first_label = columns[0]
+    for statistic in numbers[first_part][first_label]:
+        table.add_row(statistic, *(f"{numbers[part][label][statistic]:,.4g}" for part, label in columns))
+    return table
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+
+
+__all__ = ["Mistake", "app", "main"]

@@ -1,0 +1,40 @@
+"""What a user can get wrong, told in one sentence."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from anabranch.input_tables import InputError
+from anabranch.lab.figures import FigureError
+from anabranch.plan import PlanError
+from anabranch.sim.faults import FaultError
+from anabranch.sites import TopologyError
+from anabranch.types import QueryError
+
+
+class Mistake(ValueError):
+    """Something on the command line that cannot be used: the sentence says what, where and what to do."""
+
+
+EXTRAS = {"matplotlib": "lab", "polars": "bench"}
+"""What only some commands need, and the extra that brings it."""
+
+MISTAKES = (Mistake, QueryError, TopologyError, PlanError, FaultError, InputError, FigureError)
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """A mistake becomes a sentence on stderr and exit status 2."""
+    try:
+        yield
+    except MISTAKES as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        extra = EXTRAS[error.name]
+        print(f"this needs {error.name}; install it with: pip install 'anabranch[{extra}]'", file=sys.stderr)
+        sys.exit(2)

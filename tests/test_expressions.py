@@ -227,8 +227,8 @@ def test_a_pair_has_no_timestamp_to_name():
 
 
 TOKENS = (
-    "load n host flag ts ( ) + - * / % = < > <=> AND OR NOT IS NULL IN LIKE BETWEEN CASE WHEN THEN END , 1 0.5 "
-    "'a' '%' 5Y CAST AS int max count round substring ' \" ` ; -- /* é ²"
+    "load n host flag ts ( ) + - * / % = < > <=> AND OR NOT IS NULL IN LIKE BETWEEN CASE WHEN THEN END , 1 "
+    "0.5 'a' '%' 5Y CAST AS int max count round substring ' \" ` ; -- /* é ²"
 )
 WORDS = st.sampled_from(TOKENS.split())
 

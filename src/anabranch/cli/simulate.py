@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,9 +24,6 @@ from anabranch.sim.run import Run, simulate
 from anabranch.topology import Topology
 
 T = TypeVar("T")
-
-SHOWN = 10
-"""Events that are shown one by one; the report in JSON has all."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -178,21 +174,14 @@ def _plan(job: Job) -> Table:
 
 
 def _audits(result: Result) -> Table:
-    table = Table(title="Audit against the ideal run", title_justify="left", title_style="bold")
+    title = "Audit against the ideal run"
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1))
     table.add_column("application")
-    for column in (
-        "expected",
-        "delivered",
-        "missing",
-        "extra",
-        "longest silence",
-        "median latency",
-        "99 of 100",
-    ):
+    for column in ("expected", "delivered", "missing", "extra", "silence", "p50", "p99"):
         table.add_column(column, justify="right")
     for name, each in result.audits.items():
         table.add_row(
-            f"{name}" if each.complete else f"{name} [red](stands still)[/]",
+            name if each.complete else f"{name} [red](stands still)[/]",
             str(each.expected),
             str(each.delivered),
             *(f"[red]{count}[/]" if count else "0" for count in (each.missing, each.extra)),
@@ -203,13 +192,19 @@ def _audits(result: Result) -> Table:
 
 
 def _show_events(console: Console, run: Run) -> None:
-    if not run.events:
-        return
-    counts = Counter(type(event).__name__ for _, event in run.events)
-    console.print(
-        f"[bold]Events[/]: {', '.join(f'{count} {name}' for name, count in sorted(counts.items()))}"
-    )
-    for time, event in run.events[:SHOWN]:
-        console.print(f"  at {time / 1e6:.3f} s: {event}", highlight=False, markup=False)
-    if len(run.events) > SHOWN:
-        console.print(f"  and {len(run.events) - SHOWN} more; --json tells all")
+    """One line for all events of a kind about one thing at one place."""
+    groups: dict[tuple[str, str, str], list[float]] = {}
+    for time, event in run.events:
+        about = next(
+            getattr(event, f) for f in ("stream", "source", "operator", "sender") if hasattr(event, f)
+        )
+        groups.setdefault((type(event).__name__, about, event.at), []).append(time / 1e6)
+    if groups:
+        console.print("[bold]Events[/] (--json tells all)")
+    for (kind, about, at), times in groups.items():
+        when = (
+            f"at {times[0]:.3f} s"
+            if len(times) == 1
+            else f"{len(times)} times from {times[0]:.3f} to {times[-1]:.3f} s"
+        )
+        console.print(f"  {kind}: {about} at {at}, {when}", highlight=False, markup=False)

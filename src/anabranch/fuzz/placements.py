@@ -48,60 +48,42 @@ def lifeline_branches(plan: Plan, graph: Graph, lifeline: Mapping[str, str]) -> 
 
 
 def leave_out(dice: Dice, plan: Plan, graph: Graph, lifeline: Mapping[str, str]) -> Plan:
-    """The plan, often with fewer branches: some at random, or all that a branch within the site makes up for.
-    The lifeline stays, and every consumer keeps a branch of every input."""
-    style = dice.weighted((("all", 60), ("some", 25), ("local", 15)))
+    """The plan, often with fewer branches: some at random, all but one of each input, or all that a branch within
+    the site makes up for. The lifeline stays, and every consumer keeps a branch of every input."""
+    style = dice.weighted((("all", 50), ("some", 20), ("one", 15), ("local", 15)))
     if style == "all":
         return plan
     kept = lifeline_branches(plan, graph, lifeline)
-    if style == "local":
-        local = [(branch.stream, branch.target) for branch in plan.branches if branch.source == branch.target]
-        others = [branch for branch in plan.branches if (branch.stream, branch.target) not in local]
-        kept += others + [branch for branch in plan.branches if branch.source == branch.target]
-    else:
+    if style == "some":
         kept += dice.some(plan.branches, 0.6)
-        fed = {(branch.stream, branch.target) for branch in kept}
-        for branch in plan.branches:
-            if (branch.stream, branch.target) not in fed:
-                kept.append(branch)
-                fed.add((branch.stream, branch.target))
+    elif style == "local":
+        local = [(branch.stream, branch.target) for branch in plan.branches if branch.source == branch.target]
+        kept += [x for x in plan.branches if x.source == x.target or (x.stream, x.target) not in local]
+    fed = {(branch.stream, branch.target) for branch in kept}
+    for branch in dice.sample(plan.branches, len(plan.branches)):
+        if (branch.stream, branch.target) not in fed:
+            kept.append(branch)
+            fed.add((branch.stream, branch.target))
     return msgspec.structs.replace(plan, branches=tuple(branch for branch in plan.branches if branch in kept))
 
 
-def grow(dice: Dice, plan: Plan, graph: Graph, *, sites: Sequence[str], epoch: int, coordinator: str) -> Plan:
-    """The next plan: a replica more of some operators, and all branches."""
+def grown(dice: Dice, plan: Plan, graph: Graph, sites: Sequence[str]) -> Plan:
+    """The plan with a replica more of one or two operators, and all branches."""
     replicas = dict(plan.replicas)
     for operator in dice.sample(graph.operators, dice.between(1, 2)):
         free = [site for site in sites if site not in replicas[operator.name]]
         if free and len(replicas[operator.name]) < 4:
             replicas[operator.name] += (dice.pick(free),)
-    return _next(plan, graph, replicas, epoch, coordinator)
+    return full_mesh(graph, plan.entries, replicas, plan.subscriptions, mirrors=plan.mirrors)
 
 
-def cut_back(
-    dice: Dice, plan: Plan, graph: Graph, *, lifeline: Mapping[str, str], epoch: int, coordinator: str
-) -> Plan:
-    """The next plan: some replicas fewer, never one of the lifeline, and perhaps fewer branches."""
+def cut_back(dice: Dice, plan: Plan, graph: Graph, lifeline: Mapping[str, str]) -> Plan:
+    """The plan with fewer replicas, never without one of the lifeline, and all branches between those left."""
     replicas = {
         name: tuple(site for site in sites if site == lifeline[name] or dice.chance(0.5))
         for name, sites in plan.replicas.items()
     }
-    full = _next(plan, graph, replicas, epoch, coordinator)
-    return leave_out(dice, full, graph, lifeline)
-
-
-def _next(
-    plan: Plan, graph: Graph, replicas: dict[str, tuple[str, ...]], epoch: int, coordinator: str
-) -> Plan:
-    return full_mesh(
-        graph,
-        plan.entries,
-        replicas,
-        plan.subscriptions,
-        epoch=epoch,
-        coordinator=coordinator,
-        mirrors=plan.mirrors,
-    )
+    return full_mesh(graph, plan.entries, replicas, plan.subscriptions, mirrors=plan.mirrors)
 
 
 def _draw_entries(dice: Dice, graph: Graph, sites: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], int]:

@@ -159,7 +159,7 @@ class _Growth:
         )
 
     def _window(self) -> int:
-        return self.dice.pick((500_000, 1_000_000, 1_500_000, 2_000_000, 3_000_000))
+        return self.dice.pick((500_000, 1_000_000, 1_500_000, 2_000_000, 3_000_000, 5_000_000))
 
     def _groups(self, columns: tuple[Column, ...]) -> tuple[str, ...]:
         fitting = [column.name for column in columns if column.name not in WINDOW_COLUMNS]

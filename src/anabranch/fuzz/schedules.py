@@ -10,6 +10,7 @@ from anabranch.fuzz import placements
 from anabranch.fuzz.case import Case
 from anabranch.fuzz.dice import Dice
 from anabranch.fuzz.laws import lawful, live_sites
+from anabranch.graph import Aggregate, CountAggregate, Custom
 from anabranch.plan import Plan
 from anabranch.sim.faults import (
     Burst,
@@ -24,6 +25,9 @@ from anabranch.sim.faults import (
     SlowDisk,
     Stall,
 )
+
+COUNTING = (Aggregate, CountAggregate, Custom)
+"""Operators to which a tuple taken twice is two tuples."""
 
 TRIES = 6
 """Proposals for each fault before it is given up: a lifeline through all sites leaves little to break."""
@@ -53,8 +57,11 @@ class _Schedule:
         self.pairs = [(a, b) for a in self.sites for b in self.sites if a != b]
         spared = live_sites(case) if case.klass == "live" else []
         self.mortal = [site for site in self.sites if site not in spared]
-        used = dict.fromkeys((branch.source, branch.target) for branch in case.plan.branches)
+        self.places = {x.name: x.site for x in case.plan.subscriptions}
+        used = dict.fromkeys((x.source, self.places.get(x.target, x.target)) for x in case.plan.branches)
         self.used = [pair for pair in used if pair in self.pairs]
+        self.rejoining = self._rejoining()
+        self.busy = [site for site in self.mortal if any(site in carriers for carriers in self._placed())]
 
     def add(self) -> None:
         kinds: list[tuple[Callable[[], Sequence[Fault]], float]] = [
@@ -64,6 +71,10 @@ class _Schedule:
         ]
         if self.mortal:
             kinds.append((self._crash, 34))
+        if self.rejoining:
+            kinds.append((self._crash_behind_a_cut, 14))
+        if self.busy and self.case.klass != "outage":
+            kinds.append((self._newcomer, 5))
         if self.pairs:
             kinds += [
                 (self._cut, 15),
@@ -94,13 +105,55 @@ class _Schedule:
 
     def _crash(self) -> Sequence[Fault]:
         dice = self.dice
-        site = dice.pick(self.mortal)
+        site = dice.pick(self.busy if self.busy and dice.chance(0.8) else self.mortal)
         at, until = self._episode()
         if self.case.klass == "outage":
             return [Crash(site, at, until)]
         damage = dice.weighted((("none", 45), ("tail", 25), ("all", 30)))
         tail = dice.between(1, 12) if damage == "tail" else 0
         return [Crash(site, at, None if dice.chance(0.2) else until, damage != "all", tail)]
+
+    def _crash_behind_a_cut(self) -> Sequence[Fault]:
+        """A site falls and soon rises again after one of its branches was cut: what that one brings now, others
+        brought before the fall."""
+        a, site = self.dice.pick(self.rejoining)
+        at, until = self._episode(0.5)
+        return [Cut(a, site, at - self.dice.seconds(0.2, 2.0), at), Crash(site, at, until)]
+
+    def _newcomer(self) -> Sequence[Fault]:
+        """A site comes back empty, and what its peers send is slow: its results are the first to arrive."""
+        site = self.dice.pick(self.busy)
+        at, until = self._episode(0.8)
+        streams = [name for name, carriers in self.case.plan.replicas.items() if site in carriers]
+        links = dict.fromkeys(
+            (x.source, self.places.get(x.target, x.target))
+            for x in self.case.plan.branches
+            if x.stream in streams and x.source != site
+        )
+        slow = [Slow(a, b, at, until + 3.0, 10.0) for a, b in links if a != b]
+        return [Crash(site, at, until, keep_log=False), *slow]
+
+    def _rejoining(self) -> list[tuple[str, str]]:
+        """Links into mortal sites whose operators count their tuples, along branches that have company."""
+        plan = self.case.plan
+        counted = [
+            (name, site)
+            for operator in self.case.graph.operators
+            if isinstance(operator, COUNTING)
+            for name in operator.inputs
+            for site in plan.replicas[operator.name]
+        ]
+        arriving = [(branch.stream, branch.target) for branch in plan.branches]
+        return [
+            (branch.source, branch.target)
+            for branch in plan.branches
+            if branch.source != branch.target in self.mortal
+            and (branch.stream, branch.target) in counted
+            and arriving.count((branch.stream, branch.target)) > 1
+        ]
+
+    def _placed(self) -> list[tuple[str, ...]]:
+        return [*self.case.plan.entries.values(), *self.case.plan.replicas.values()]
 
     def _cut(self) -> Sequence[Fault]:
         a, b = self._link()

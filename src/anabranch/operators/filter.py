@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from anabranch.graph import Filter, Graph
@@ -34,11 +36,11 @@ class FilterKernel(Stateless):
         return select(rows, self._predicate(rows))
 
 
-def select(rows: Batch, mask: object) -> Batch | None:
+def select(rows: Batch, mask: npt.NDArray[np.bool_] | None) -> Batch | None:
     """The rows where ``mask`` holds (None: all of them), without copying when that is all or none."""
     if mask is None:
         return rows
-    passed = int(mask.sum())  # type: ignore[attr-defined]
+    passed = int(mask.sum())
     if passed == rows.num_rows:
         return rows
     return rows.filter(pa.array(mask)) if passed else None

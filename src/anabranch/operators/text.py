@@ -102,6 +102,11 @@ def mapped(function: Callable[[str], str]) -> Callable[[Text], Text]:
     return lambda text: _like(text, [None if item is None else function(item) for item in _items(text)])
 
 
+def _text(column: pa.Array) -> Text:
+    """One row may stand for all, so it becomes a scalar."""
+    return column[0] if len(column) == 1 else column
+
+
 def _like(text: Text, items: list[Any]) -> Text:
     return scalar(items[0], "string") if isinstance(text, pa.Scalar) else pa.array(items, pa.string())
 
@@ -112,7 +117,7 @@ def substring(text: Text, start: Vector, count: Vector | None = None) -> Text:
     items = _items(text)
     rows = max(len(items), len(starts), len(counts)) if items and starts and counts else 0
     cut = [_cut(items[i % len(items)], starts[i % len(starts)], counts[i % len(counts)]) for i in range(rows)]
-    return pa.array(cut, pa.string())
+    return _text(pa.array(cut, pa.string()))
 
 
 def to_python(vector: Vector, type_name: str) -> list[Any]:
@@ -143,9 +148,9 @@ def choose(*args: Any) -> Text:
     return result
 
 
-def from_vector(vector: Vector, type_name: str) -> pa.Array:
+def from_vector(vector: Vector, type_name: str) -> Text:
     """CAST of a whole number or a boolean to string."""
-    return pc.cast(to_arrow(vector, len(vector[0]), type_name), pa.string())
+    return _text(pc.cast(to_arrow(vector, len(vector[0]), type_name), pa.string()))
 
 
 def to_binary(text: Text) -> Text:

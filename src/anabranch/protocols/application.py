@@ -3,7 +3,8 @@ arrival or in order."""
 
 from __future__ import annotations
 
-from anabranch.protocols.effects import Deliver, Effect, Send
+from anabranch.protocols.effects import Deliver, Effect, Report, Send
+from anabranch.protocols.events import Gap
 from anabranch.protocols.messages import Needed, Version
 from anabranch.protocols.records import Record
 from anabranch.protocols.rejoin import Rejoin
@@ -22,6 +23,7 @@ class Application:
         self.rejoin = Rejoin(stream, name, settings, now)
         self.version: Version = (0, "")
         self._sorter = Sorter() if ordered else None
+        self._released = BEGINNING
 
     @property
     def complete(self) -> bool:
@@ -33,23 +35,37 @@ class Application:
         return self.rejoin.keep_only(now, sources)
 
     def on_record(self, now: int, source: str, position: int, record: Record) -> list[Effect]:
-        rows, moved, effects = self.rejoin.record(now, source, position, record)
-        moved = self.rejoin.settle(now, BEGINNING) or moved
-        return effects + self._deliver(rows, moved)
+        rows, _, effects = self.rejoin.record(now, source, position, record)
+        effects += self._begin(now)
+        return effects + self._deliver(rows)
 
-    def _deliver(self, rows: Batch | None, moved: bool) -> list[Effect]:
+    def _begin(self, now: int) -> list[Effect]:
+        """Decides where the stream begins for this application; what came before is a gap."""
+        if not self.rejoin.settle(now, BEGINNING):
+            return []
+        since = self.rejoin.frontier.complete_from
+        return [] if since == BEGINNING else [Report(Gap(self.stream, self.name, BEGINNING, since))]
+
+    def _deliver(self, rows: Batch | None) -> list[Effect]:
         if self._sorter is not None:
             if rows is not None:
                 self._sorter.add(rows)
-            rows = self._sorter.release(self.rejoin.frontier.punctuation) if moved else None
+            rows = self._release()
         return [] if rows is None else [Deliver(rows)]
+
+    def _release(self) -> Batch | None:
+        """What is in order now: all up to the punctuation."""
+        punctuation = self.rejoin.frontier.punctuation
+        if self._sorter is None or punctuation == self._released:
+            return None
+        self._released = punctuation
+        return self._sorter.release(punctuation)
 
     def on_tick(self, now: int) -> list[Effect]:
         effects = self.rejoin.sweep(now)
         gap = self.rejoin.skip_gap(now)
-        effects += gap
-        if self.rejoin.settle(now, BEGINNING) or gap:
-            effects += self._deliver(None, True)
+        effects += [*gap, *self._begin(now)]
+        effects += self._deliver(None)
         punctuation = self.rejoin.frontier.punctuation
         for source, reader in self.rejoin.readers.items():
             effects.append(Send(source, Needed(self.stream, punctuation, reader.position or 0, self.version)))

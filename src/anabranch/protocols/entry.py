@@ -220,7 +220,9 @@ class EntryPoint:
 
     def _accepted(self, producer: str, progress: Progress) -> Effect:
         assert progress.client is not None
-        return Send(progress.client, Accepted(self.source.name, producer, *progress.safe))
+        return Send(
+            progress.client, Accepted(self.source.name, producer, *progress.safe, self.egress.writer.high)
+        )
 
     def _on_missing(self, now: int, client: str, submit: Submit) -> list[Effect]:
         """Earlier tuples of this producer are not here. What has not been acknowledged it sends again. What has, peers
@@ -248,6 +250,7 @@ class EntryPoint:
 
     def _complete_only_from(self, timestamp: int) -> list[Effect]:
         """Earlier tuples are nowhere to be had: this log is complete from here."""
+        self._stamped = max(self._stamped, timestamp)
         before = self.egress.writer.punctuation
         if not self.egress.begin(timestamp):
             return []
@@ -363,7 +366,9 @@ class EntryPoint:
     def _give_way(self, progress: Progress, sequence: Sequence) -> None:
         """The producer has turned to another origin, whose clock counts: what this one stamped and has not shown
         goes."""
-        while progress.queue and progress.queue[-1].own and progress.queue[-1].sequence.first >= sequence.first:
+        while (
+            progress.queue and progress.queue[-1].own and progress.queue[-1].sequence.first >= sequence.first
+        ):
             progress.queue.pop()
             progress.taken = progress.queue[-1].sequence.until if progress.queue else progress.shown
 

@@ -29,12 +29,14 @@ class Submit(msgspec.Struct, frozen=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """Entry point to producer: every sequence below ``until`` is safe, and ``promise`` is known."""
+    """Entry point to producer: every sequence below ``until`` is safe, and ``promise`` is known; no timestamp so far is
+    larger than ``high``."""
 
     source: str
     producer: str
     until: int
     promise: int
+    high: int
 
 
 class Resend(msgspec.Struct, frozen=True):

@@ -85,6 +85,7 @@ class Producer:
         return [Send(self._entries[self._current], submit)]
 
     def on_accepted(self, now: int, accepted: Accepted) -> None:
+        self._high = max(self._high, accepted.high)
         safe = (accepted.until, accepted.promise)
         if safe <= self._safe:
             return

@@ -10,6 +10,10 @@ from anabranch.streams.positions import PositionIndex
 from anabranch.streams.punctuation import BEGINNING, END
 
 
+HEADER = 64
+"""Bytes that a record or a message takes beside its tuples, about."""
+
+
 class Cursor(msgspec.Struct, frozen=True):
     """How far a branch has been read: the next position, the generation of the record before it, and what it
     is complete from."""
@@ -49,12 +53,8 @@ class Record(msgspec.Struct, frozen=True):
     cursors: tuple[Cursor, ...] = ()
     sequence: Sequence | None = None
     state: bytes | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes on a link or a disk: the columns, and a header of some 64 bytes."""
-        rows = 0 if self.rows is None else self.rows.nbytes
-        return 64 + rows + 32 * len(self.cursors) + (0 if self.state is None else len(self.state))
+    size: int = 0
+    """Bytes on a link or a disk: the columns, and a header of some 64 bytes."""
 
 
 class Writer:
@@ -100,6 +100,7 @@ class Writer:
             cursors,
             sequence,
             state,
+            _size(rows, cursors, state),
         )
         position = self.position
         self._note(rows)
@@ -123,3 +124,12 @@ class Writer:
         self.index.append(self.position, top)
         self.high = max(self.high, top)
         self.position += 1
+
+
+def _size(rows: Batch | None, cursors: tuple[Cursor, ...], state: bytes | None) -> int:
+    return (
+        HEADER
+        + 32 * len(cursors)
+        + (0 if rows is None else int(rows.nbytes))
+        + (0 if state is None else len(state))
+    )

@@ -8,11 +8,8 @@ from typing import Any
 import msgspec
 
 from anabranch.protocols.messages import CaughtUp, Message, Snapshot
-from anabranch.protocols.records import Record
-from anabranch.streams.batch import Batch, ids, timestamps
-
-HEADER = 64
-"""Bytes that a message takes beside its tuples."""
+from anabranch.protocols.records import HEADER
+from anabranch.streams.batch import TS, Batch, ids, timestamps
 
 
 def size(message: Message) -> int:
@@ -25,40 +22,22 @@ def size(message: Message) -> int:
     return HEADER if rows is None else HEADER + int(rows.nbytes)
 
 
+def _columns(rows: Any) -> bytes:
+    """Timestamps and ids stand for a batch; one without them, for its length."""
+    if not isinstance(rows, Batch):
+        raise TypeError(f"no message holds a {type(rows).__name__}")
+    if rows.schema.names[0] != TS:
+        return str(rows.num_rows).encode()
+    return b"".join(column.tobytes() for column in (timestamps(rows), *ids(rows)))
+
+
 class Fingerprint:
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
+        self._encode = msgspec.msgpack.Encoder(enc_hook=_columns).encode
 
     def add(self, now: int, sender: str, to: str, stream: str | None, content: Any) -> None:
-        self._hash.update(f"{now} {sender} {to} {stream} ".encode())
-        self._add(content)
-
-    def _add(self, content: Any) -> None:
-        if isinstance(content, Batch):
-            if content.schema.names[:1] == ["_ts"]:
-                for column in (timestamps(content), *ids(content)):
-                    self._hash.update(column.tobytes())
-            self._hash.update(str(content.num_rows).encode())
-        elif isinstance(content, Record):
-            header = (
-                content.punctuation,
-                content.complete_from,
-                content.generation,
-                content.previous,
-                content.high,
-            )
-            self._hash.update(repr(header).encode())
-            if content.rows is not None:
-                self._add(content.rows)
-        elif isinstance(content, msgspec.Struct):
-            self._hash.update(type(content).__name__.encode())
-            for field in content.__struct_fields__:
-                self._add(getattr(content, field))
-        elif isinstance(content, tuple):
-            for item in content:
-                self._add(item)
-        else:
-            self._hash.update(repr(content).encode())
+        self._hash.update(self._encode((now, sender, to, stream, type(content).__name__, content)))
 
     @property
     def hexdigest(self) -> str:

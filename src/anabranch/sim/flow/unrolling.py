@@ -45,6 +45,7 @@ class Unrolling:
         while last >= self._end:
             self._draw()
         step -= self._first
+        assert int(step.min()) >= 0, "a delay was asked for that has been forgotten"
         delays = self._delays[self._index[source], self._index[target]]
         before = delays[step]
         rise: Ints = delays[step + 1]

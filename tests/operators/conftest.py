@@ -1,4 +1,7 @@
-"""Small streams for the tests of single operators."""
+"""Small streams for the tests of single operators, which may import what stands beside them."""
+
+import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -7,6 +10,8 @@ from anabranch.graph import Column, Graph, Source
 from anabranch.operators.registry import kernel
 from anabranch.streams.batch import with_ids
 from anabranch.streams.punctuation import BEGINNING
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 COLUMNS = (Column("g", "string"), Column("k", "bigint"))
 SCHEMA = with_ids(pa.schema({"g": pa.string(), "k": pa.int64()}))

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spark_definitions import value_of
 
-from anabranch.expressions import typecheck
+from anabranch.expressions import read_scalar, typecheck
 from anabranch.operators import sql
 from anabranch.operators.sql import compile_aggregates, compile_predicate, compile_scalar
 from anabranch.streams.batch import TIMESTAMP
@@ -407,6 +408,18 @@ def expressions(draw, kind=None, depth=3):
         return draw(st.sampled_from(LEAVES[kind]))
     parts = re.split(r"{(\w+)}", draw(st.sampled_from(FORMS[kind])))
     return "".join(draw(expressions(part, depth - 1)) if i % 2 else part for i, part in enumerate(parts))
+
+
+@settings(deadline=None)
+@given(st.lists(ROW, min_size=1, max_size=6), expressions())
+def test_an_expression_has_the_value_of_its_definition(rows, expr):
+    try:
+        typed = read_scalar(expr, COLUMNS)
+    except QueryError:
+        return
+    result = compile_scalar(expr, COLUMNS)(batch_of(COLUMNS, rows)).to_pylist()
+    expected = [value_of(typed, row) for row in rows]
+    assert all(map(same, result, expected)), f"{expr} gave {result}, not {expected}"
 
 
 CONDITIONS = [expr for expr in EXPRESSIONS if typecheck(expr, COLUMNS, "here") == "boolean"]

@@ -114,8 +114,8 @@ class _Schedule:
         return [Crash(site, at, None if dice.chance(0.2) else until, damage != "all", tail)]
 
     def _crash_behind_a_cut(self) -> Sequence[Fault]:
-        """A site falls and soon rises again after one of its branches was cut: what that one brings now, others
-        brought before the fall."""
+        """A site falls and soon rises again after one of its branches was cut: what that one brings now,
+        others brought before the fall."""
         a, site = self.dice.pick(self.rejoining)
         at, until = self._episode(0.5)
         return [Cut(a, site, at - self.dice.seconds(0.2, 2.0), at), Crash(site, at, until)]
@@ -201,8 +201,11 @@ class _Schedule:
     def _next(self, plan: Plan, epoch: int, chief: str) -> Plan:
         graph, lifeline = self.case.graph, self.case.lifeline
         if epoch == 2 or self.dice.chance(0.3):
-            return placements.grow(self.dice, plan, graph, sites=self.sites, epoch=epoch, coordinator=chief)
-        return placements.cut_back(self.dice, plan, graph, lifeline=lifeline, epoch=epoch, coordinator=chief)
+            plan = placements.grown(self.dice, plan, graph, self.sites)
+        else:
+            plan = placements.cut_back(self.dice, plan, graph, lifeline)
+        plan = placements.leave_out(self.dice, plan, graph, lifeline)
+        return msgspec.structs.replace(plan, epoch=epoch, coordinator=chief)
 
     def lose_one_log(self) -> None:
         """One crash becomes one that loses its site's log, or a tail of it; what speaks against that goes."""

@@ -347,7 +347,7 @@ class Agent:
     def _tick(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
         for entry in self.entries.values():
-            effects += entry.on_tick(now)
+            effects += [*entry.on_tick(now), *entry.trim(self._retention)]
             needed = m.Needed(entry.source.name, entry.needed_from, 0, self.version)
             effects += [Send(peer, needed) for peer in entry.peers]
         for role, fragment in self.fragments.items():
@@ -367,7 +367,7 @@ class Agent:
         return tuple(s for s in self.plan.replicas.get(role.operators[0], ()) if s != self.site)
 
     def _tend(self, now: int, stream: str, ingress: Ingress) -> list[Effect]:
-        """What an ingress stream needs from time to time: branches kept open, upstream told, its log trimmed."""
+        """What an ingress stream needs now and then: branches kept open, upstream told, its log trimmed."""
         consuming = [f for role, f in self.fragments.items() if stream in role.inputs]
         wanted = [role for role in self._roles.fragments if stream in role.inputs]
         if len(consuming) == len(wanted):

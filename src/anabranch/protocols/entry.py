@@ -16,69 +16,18 @@ so such a source waits for all its peers.
 
 from __future__ import annotations
 
-from collections import deque
-
 from anabranch.graph import Source
+from anabranch.protocols.catch_up import CatchingUp, answer
 from anabranch.protocols.effects import Effect, ReadLog, Report, Send, SetTimer
 from anabranch.protocols.egress import Egress
 from anabranch.protocols.events import Degraded, Gap, Late
 from anabranch.protocols.identity import Identify
 from anabranch.protocols.messages import Accepted, CatchUp, CaughtUp, Mirror, Mirrored, Resend, Submit
+from anabranch.protocols.progress import Chunk, Progress, end, promise_only
 from anabranch.protocols.records import Record, Sequence, Writer
 from anabranch.protocols.settings import Settings
 from anabranch.streams.batch import Batch, timestamps
 from anabranch.streams.punctuation import BEGINNING, END
-
-
-class Chunk:
-    """Consecutive tuples of a producer that are taken and not yet shown. ``own``: this is their origin."""
-
-    __slots__ = ("held_at", "holders", "own", "rows", "sent", "sequence", "since")
-
-    def __init__(self, rows: Batch | None, sequence: Sequence, own: bool, now: int) -> None:
-        self.rows = rows
-        self.sequence = sequence
-        self.own = own
-        self.since = self.sent = now
-        self.holders: set[str] = set()
-        self.held_at: int | None = None
-
-
-class Progress:
-    """One producer, as this entry point knows it. Sequences below ``taken`` are here, below ``shown`` they
-    are in the egress log, below ``safe`` they are durable there, below ``held`` durable apart, below
-    ``allowed`` they may be shown; each with the promise that goes with it."""
-
-    __slots__ = (
-        "allowed",
-        "attempt",
-        "client",
-        "held",
-        "origin",
-        "peers",
-        "promise",
-        "queue",
-        "safe",
-        "shown",
-        "taken",
-    )
-
-    def __init__(self) -> None:
-        self.taken = self.shown = 0
-        self.promise = BEGINNING
-        self.safe = (0, BEGINNING)
-        self.allowed = (0, BEGINNING)
-        self.held = (0, BEGINNING)
-        self.attempt = 0
-        self.client: str | None = None
-        self.origin: str | None = None
-        self.queue: deque[Chunk] = deque()
-        self.peers: dict[str, tuple[int, int]] = {}
-
-    @property
-    def promised(self) -> int:
-        """Of all that is taken, shown or not."""
-        return self.queue[-1].sequence.promise if self.queue else self.promise
 
 
 class EntryPoint:
@@ -105,16 +54,14 @@ class EntryPoint:
         self._late = Writer(f"late/{source.name}", generation)
         self._held = Writer(f"held/{source.name}", generation)
         self._producers: dict[str, Progress] = {}
-        self._lacking: set[str] = set()
-        self._asked = BEGINNING
-        self._missing_since: int | None = None
+        self._catching_up = CatchingUp(source.name, settings)
         self._stamped = BEGINNING
         self._swept = BEGINNING
 
     # --- starting
 
     def set_peers(self, peers: tuple[str, ...], mirrors: int) -> None:
-        """The other entry points of the source in the plan. Streams replicated from outside mirror nothing."""
+        """The source's other entry points in the plan. Streams replicated from outside mirror nothing."""
         self.peers = () if self.source.identity == "content" else peers
         self.mirrors = len(self.peers) if self._clocked else min(mirrors, len(self.peers))
 
@@ -146,9 +93,9 @@ class EntryPoint:
             if record.sequence.first == progress.taken:
                 chunk = Chunk(record.rows, record.sequence, own=False, now=now)
                 chunk.held_at = position
-                progress.held = _end(record.sequence)
+                progress.held = end(record.sequence)
                 self._queue(progress, chunk)
-        return [*self._ask_peers(now), *self._timer(now)]
+        return [*self._catching_up.ask(now, self.peers, self._taken), *self._timer(now)]
 
     def _progress(self, producer: str) -> Progress:
         return self._producers.setdefault(producer, Progress())
@@ -167,7 +114,7 @@ class EntryPoint:
         progress.attempt, progress.client, progress.origin = submit.attempt, client, None
         if submit.first > progress.taken:
             return self._on_missing(now, client, submit)
-        self._missing_since = None
+        self._catching_up.over()
         # What the producer no longer keeps is held by enough; what it sends again is this origin's to show.
         progress.allowed = max(progress.allowed, submit.safe)
         effects = self._adopt(now, progress)
@@ -183,7 +130,7 @@ class EntryPoint:
     def _adopt(self, now: int, progress: Progress) -> list[Effect]:
         effects: list[Effect] = []
         for chunk in progress.queue:
-            if not chunk.own and _end(chunk.sequence) > progress.allowed:
+            if not chunk.own and end(chunk.sequence) > progress.allowed:
                 chunk.own, chunk.since = True, now
                 effects += self._mirror(now, progress, chunk, self.peers)
         return effects
@@ -225,28 +172,18 @@ class EntryPoint:
         )
 
     def _on_missing(self, now: int, client: str, submit: Submit) -> list[Effect]:
-        """Earlier tuples of this producer are not here. What has not been acknowledged it sends again. What has, peers
-        may hold; if no one does, it is lost."""
+        """Earlier tuples of this producer are not here. What has not been acknowledged it sends again. What
+        has, peers may hold; if no one does, it is lost."""
         progress = self._progress(submit.producer)
         acknowledged = submit.safe[0]
         if progress.taken >= acknowledged:
             return [Send(client, Resend(self.source.name, submit.producer, progress.taken))]
-        if self._missing_since is None and self.peers:
-            self._missing_since = now
-            return self._ask_peers(now)
-        if not self._is_lost(now):
-            return self._ask_again(now)
-        self._missing_since = None
+        if not self._catching_up.in_vain(now, self.peers):
+            return self._catching_up.ask(now, self.peers, self._taken)
+        self._catching_up.over()
         progress.queue.clear()
         progress.taken = progress.shown = acknowledged
         return [*self._complete_only_from(submit.high), *self.on_submit(now, client, submit)]
-
-    def _is_lost(self, now: int) -> bool:
-        since = now if self._missing_since is None else self._missing_since
-        return self._lacking.issuperset(self.peers) or now - since >= self._settings.gap_patience
-
-    def _ask_again(self, now: int) -> list[Effect]:
-        return self._ask_peers(now) if now - self._asked >= self._settings.mirror_retry else []
 
     def _complete_only_from(self, timestamp: int) -> list[Effect]:
         """Earlier tuples are nowhere to be had: this log is complete from here."""
@@ -269,7 +206,7 @@ class EntryPoint:
 
     def _may_show(self, now: int, progress: Progress, chunk: Chunk, effects: list[Effect]) -> bool:
         sequence = chunk.sequence
-        if _end(sequence) <= progress.allowed:
+        if end(sequence) <= progress.allowed:
             return True
         if not chunk.own:
             return self.mirrors <= 1
@@ -294,7 +231,7 @@ class EntryPoint:
         effects = self.egress.offer(chunk.rows, promise, sequence)
         self._identify.forget(promise)
         if chunk.own and self.mirrors > 1:
-            told = Mirror(self.source.name, None, _promise_only(sequence), _end(sequence))
+            told = Mirror(self.source.name, None, promise_only(sequence), end(sequence))
             effects += [Send(peer, told) for peer in self.peers]
         if chunk.held_at is not None:
             effects += self._held.trim_before(chunk.held_at + 1)
@@ -328,9 +265,9 @@ class EntryPoint:
         if sequence.attempt > progress.attempt:
             progress.attempt, progress.client = sequence.attempt, None
         progress.origin = peer
-        progress.peers[peer] = max(progress.peers.get(peer, (0, BEGINNING)), _end(sequence))
+        progress.peers[peer] = max(progress.peers.get(peer, (0, BEGINNING)), end(sequence))
         if sequence.first > progress.taken:
-            return self._ask_again(now)
+            return self._catching_up.ask(now, self.peers, self._taken)
         progress.allowed = max(progress.allowed, mirror.show)
         before = (progress.taken, progress.promised)
         effects = self._hold(now, peer, progress, mirror)
@@ -342,15 +279,15 @@ class EntryPoint:
     def _hold(self, now: int, peer: str, progress: Progress, mirror: Mirror) -> list[Effect]:
         """Takes from a peer what is not here. Of what waits here, the peer is one more holder."""
         sequence = mirror.sequence
-        if _end(sequence) <= (progress.shown, progress.promise):
+        if end(sequence) <= (progress.shown, progress.promise):
             return []
         if self._clocked:
             self._give_way(progress, sequence)
         else:
             for chunk in progress.queue:
-                if _end(chunk.sequence) <= _end(sequence):
+                if end(chunk.sequence) <= end(sequence):
                     chunk.holders.add(peer)
-        if _end(sequence) <= (progress.taken, progress.promised):
+        if end(sequence) <= (progress.taken, progress.promised):
             return []
         skip = progress.taken - sequence.first
         rows = mirror.rows if skip == 0 else self._identify.beyond(mirror.rows, skip, sequence)
@@ -364,8 +301,8 @@ class EntryPoint:
         return [append]
 
     def _give_way(self, progress: Progress, sequence: Sequence) -> None:
-        """The producer has turned to another origin, whose clock counts: what this one stamped and has not shown
-        goes."""
+        """The producer has turned to another origin, whose clock counts: what this one stamped and has not
+        shown goes."""
         while (
             progress.queue and progress.queue[-1].own and progress.queue[-1].sequence.first >= sequence.first
         ):
@@ -376,7 +313,7 @@ class EntryPoint:
         """Tuples held apart are on disk: their origin may count this peer."""
         assert record.sequence is not None
         progress = self._progress(record.sequence.producer)
-        progress.held = max(progress.held, _end(record.sequence))
+        progress.held = max(progress.held, end(record.sequence))
         if progress.origin is None:
             return []
         return [Send(progress.origin, self._mirrored(record.sequence.producer, progress.held))]
@@ -386,16 +323,9 @@ class EntryPoint:
         known = (mirrored.until, mirrored.promise)
         progress.peers[peer] = known
         for chunk in progress.queue:
-            if _end(chunk.sequence) <= known:
+            if end(chunk.sequence) <= known:
                 chunk.holders.add(peer)
         return self._show_ready(now, progress)
-
-    def _ask_peers(self, now: int) -> list[Effect]:
-        if not self.peers:
-            return []
-        self._asked, self._lacking = now, set()
-        known = tuple((name, progress.taken) for name, progress in self._producers.items())
-        return [Send(peer, CatchUp(self.source.name, known)) for peer in self.peers]
 
     def on_catch_up(self, peer: str, catch_up: CatchUp) -> list[Effect]:
         return [ReadLog(self.egress.writer.stream, ("catch up", self.source.name, peer, catch_up.known))]
@@ -403,19 +333,11 @@ class EntryPoint:
     def answer_catch_up(
         self, peer: str, known: tuple[tuple[str, int], ...], records: tuple[Record, ...]
     ) -> list[Effect]:
-        """What the peer lacks of this log, and where it is complete from."""
-        have = dict(known)
-        complete_from = END
-        mirrors: list[Mirror] = []
-        for record in records:
-            sequence = record.sequence
-            if sequence is None or sequence.until < have.get(sequence.producer, 0):
-                continue
-            if complete_from == END:
-                complete_from = max(record.high, record.complete_from)
-            mirrors.append(Mirror(self.source.name, record.rows, sequence, _end(sequence)))
-        taken = tuple((name, progress.taken) for name, progress in self._producers.items())
-        return [Send(peer, CaughtUp(self.source.name, complete_from, tuple(mirrors), taken))]
+        return [Send(peer, answer(self.source.name, known, records, self._taken))]
+
+    @property
+    def _taken(self) -> tuple[tuple[str, int], ...]:
+        return tuple((name, progress.taken) for name, progress in self._producers.items())
 
     def on_caught_up(self, now: int, peer: str, caught_up: CaughtUp) -> list[Effect]:
         effects: list[Effect] = []
@@ -433,10 +355,14 @@ class EntryPoint:
             effects += self.on_mirror(now, peer, mirror)
             news = news or progress.taken > before
         if not news and all(self._progress(name).taken >= taken for name, taken in caught_up.taken):
-            self._lacking.add(peer)
+            self._catching_up.lacks(peer)
         return effects
 
     # --- time
+
+    def trim(self, retention: int) -> list[Effect]:
+        """Late tuples are kept as long as anything is."""
+        return list(self._late.trim(self._late.high - retention))
 
     @property
     def needed_from(self) -> int:
@@ -460,7 +386,7 @@ class EntryPoint:
     def _remind(self, producer: str, progress: Progress) -> list[Effect]:
         """A peer that missed the last words of a producer finds out by this and catches up."""
         last = Sequence(producer, progress.shown, progress.shown, progress.promise, progress.attempt)
-        shown = _end(last)
+        shown = end(last)
         mirror = Mirror(self.source.name, None, last, shown)
         return [Send(peer, mirror) for peer in self.peers if progress.peers.get(peer, (0, BEGINNING)) < shown]
 
@@ -484,11 +410,3 @@ class EntryPoint:
                 sequence = Sequence(producer, progress.taken, progress.taken, now - 1, progress.attempt)
                 effects += self._originate(now, progress, Chunk(None, sequence, own=True, now=now))
         return effects
-
-
-def _end(sequence: Sequence) -> tuple[int, int]:
-    return sequence.until, sequence.promise
-
-
-def _promise_only(sequence: Sequence) -> Sequence:
-    return Sequence(sequence.producer, sequence.until, sequence.until, sequence.promise, sequence.attempt)

@@ -14,7 +14,7 @@ from anabranch.types import arrow_schema
 
 
 class Identify:
-    """Gives the tuples of one source their ids, by the producer's sequence or by content with multiplicity."""
+    """Gives a source's tuples their ids, by the producer's sequence or by content with multiplicity."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

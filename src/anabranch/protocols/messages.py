@@ -29,8 +29,8 @@ class Submit(msgspec.Struct, frozen=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """Entry point to producer: every sequence below ``until`` is safe, and ``promise`` is known; no timestamp so far is
-    larger than ``high``."""
+    """Entry point to producer: every sequence below ``until`` is safe, and ``promise`` is known; no timestamp
+    so far is larger than ``high``."""
 
     source: str
     producer: str
@@ -74,8 +74,9 @@ class CatchUp(msgspec.Struct, frozen=True):
 
 
 class CaughtUp(msgspec.Struct, frozen=True):
-    """Peer to entry point: what it holds, from a record on that is complete from ``complete_from``; ``taken``: for each
-    producer the next sequence it expects, with what it has not shown yet and will mirror."""
+    """Peer to entry point: what it holds, from a record on that is complete from ``complete_from``;
+    ``taken``: for each producer the next sequence it expects, with what it has not shown yet and will
+    mirror."""
 
     source: str
     complete_from: int

@@ -110,8 +110,8 @@ class Producer:
         return [SetTimer("watch", self._settings.producer_timeout // 2)]
 
     def on_resend(self, now: int, sender: str, resend: Resend) -> list[Effect]:
-        """The present entry point lost some of what it was sent: it gets all that is not safe again, though not faster
-        than it can ask."""
+        """The present entry point lost some of what it was sent: it gets all that is not safe again, though
+        not faster than it can ask."""
         if (
             sender != self._entries[self._current]
             or now - self._resent < self._settings.producer_timeout // 4
@@ -120,7 +120,8 @@ class Producer:
         return self._send_again(now)
 
     def _turn(self, now: int) -> list[Effect]:
-        """To the next entry point, with all that is not safe, if this one has not acknowledged anything for long."""
+        """To the next entry point, with all that is not safe, if this one has not acknowledged anything for
+        long."""
         if not self._outbox or now - self._progress < self._settings.producer_timeout:
             return []
         self._progress = now

@@ -9,7 +9,6 @@ from anabranch.streams.batch import Batch, timestamps
 from anabranch.streams.positions import PositionIndex
 from anabranch.streams.punctuation import BEGINNING, END
 
-
 HEADER = 64
 """Bytes that a record or a message takes beside its tuples, about."""
 

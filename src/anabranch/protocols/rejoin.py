@@ -135,7 +135,7 @@ class Rejoin:
     def record(
         self, now: int, source: str, position: int, record: Record
     ) -> tuple[Batch | None, bool, list[Effect]]:
-        """A record that ``source`` sent: its new rows, whether the punctuation moved, and what to do besides."""
+        """A record that ``source`` sent: its new rows, whether the punctuation moved, what to do besides."""
         reader = self.readers.get(source)
         if reader is None or reader.position is None or position < reader.position:
             return None, False, []

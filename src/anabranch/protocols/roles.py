@@ -2,8 +2,9 @@
 
 An edge between two operator replicas on the site is *fused* when the only branch the plan gives it is the
 local one: the consumer sits in the same fragment, and nothing is filtered or logged between. An operator that
-depends on all of history is never fused: its state is exact only at a punctuation of its one input. Nor does a fragment take in, filtered, a stream
-that it also yields: there the last operators are cut loose until none does.
+depends on all of history is never fused: its state is exact only at a punctuation of its one input. Nor does
+a fragment take in, filtered, a stream that it also yields: there the last operators are cut loose until none
+does.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def roles(graph: Graph, plan: Plan, site: str) -> Roles:
     local = {op.name: op for op in here}
     fused = {
         op.name: [
-            i for i in op.inputs if i in local and arriving[i] == [site] and not historic(op) and not historic(local[i])
+            i
+            for i in op.inputs
+            if i in local and arriving[i] == [site] and not historic(op) and not historic(local[i])
         ]
         for op in here
     }
@@ -75,7 +78,8 @@ def roles(graph: Graph, plan: Plan, site: str) -> Roles:
 
 
 def _torn(here: list[Operator], fused: dict[str, list[str]]) -> str | None:
-    """An operator to cut loose from a fragment that would both yield a stream and take it in from its ingress."""
+    """An operator to cut loose from a fragment that would both yield a stream and take it in from its
+    ingress."""
     for group in _groups(here, fused):
         members = [op for op in here if op.name in group]
         if any(i in group and i not in fused[op.name] for op in members for i in op.inputs):

@@ -18,8 +18,8 @@ class Settings(msgspec.Struct, frozen=True):
     branch_window: int = 4096
     """Records a log sends ahead of a consumer's last report: beyond it, back-pressure."""
     producer_timeout: int = 4 * SECOND
-    """A producer that is not acknowledged for longer turns to the next entry point. Longer than ``mirror_patience``, or it
-    would turn away from an entry point that only waits for its peers."""
+    """A producer that is not acknowledged for longer turns to the next entry point. Longer than
+    ``mirror_patience``, or it would turn away from an entry point that only waits for its peers."""
     mirror_retry: int = SECOND
     mirror_patience: int = 2 * SECOND
     """An entry point that waits longer for its peers accepts with fewer, and reports it (source-given

@@ -59,8 +59,8 @@ class Stream:
         return position < self.end and self.records[0].previous == generation
 
     def _complete_from(self, timestamp: int) -> int:
-        """The last position from which a branch is complete from ``timestamp``; the last record is always sent, for
-        the punctuation it carries."""
+        """The last position from which a branch is complete from ``timestamp``; the last record is always
+        sent, for the punctuation it carries."""
         index = PositionIndex(self.first, self.records[0].high if self.records else BEGINNING)
         for position, record in enumerate(self.records, self.first):
             index.append(position, BEGINNING if record.rows is None else int(timestamps(record.rows).max()))

@@ -44,7 +44,7 @@ class FilterUse(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """A site's memory and disk at some time: tuples in its duplicate filters, records and bytes in its log."""
+    """A site's memory and disk at a time: tuples in its duplicate filters, records and bytes in its log."""
 
     time: int
     site: str

@@ -153,7 +153,7 @@ class Simulation:
         heapq.heappush(self._queue, (time, self._scheduled, action, arguments))
 
     def run(self, horizon: int) -> None:
-        """Until every application has seen the end of its stream, or nothing can happen before ``horizon``."""
+        """Until every application has seen the end of its stream, or nothing happens before ``horizon``."""
         queue = self._queue
         while queue and self._unfinished:
             time, _, action, arguments = heapq.heappop(queue)

@@ -44,7 +44,7 @@ def _retention(dice: Dice, klass: Klass) -> int:
 
 
 def _draw_settings(dice: Dice, klass: Klass) -> dict[str, Setting]:
-    settings: dict[str, Setting] = {"punctuation_interval": dice.pick((SECOND // 4, SECOND, 2 * SECOND))}
+    settings: dict[str, Setting] = {"punctuation_interval": dice.pick((SECOND // 4, SECOND, 3 * SECOND))}
     if dice.chance(0.3):
         settings["tick"] = SECOND // 2
     if dice.chance(0.4):

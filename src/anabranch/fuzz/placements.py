@@ -49,7 +49,7 @@ def lifeline_branches(plan: Plan, graph: Graph, lifeline: Mapping[str, str]) -> 
 
 def leave_out(dice: Dice, plan: Plan, graph: Graph, lifeline: Mapping[str, str]) -> Plan:
     """The plan, often with fewer branches: without some at random, all but one of each input, or those that a
-    branch within the site makes up for. The lifeline stays, and every consumer keeps a branch of every input."""
+    branch within the site makes up for. The lifeline stays, and a branch of every input of every consumer."""
     style = dice.weighted((("all", 50), ("some", 20), ("one", 15), ("local", 15)))
     if style == "all":
         return plan

@@ -110,7 +110,7 @@ class _Growth:
                     name=f"source{number + 1}",
                     columns=columns,
                     timestamps=stamped,
-                    lateness=dice.pick((0, 250_000, 1_000_000, 2_000_000)) if stamped == "source" else 0,
+                    lateness=dice.pick((0, 250_000, 1_000_000, 3_000_000)) if stamped == "source" else 0,
                     identity="content" if stamped == "source" and dice.chance(0.2) else "sequence",
                 )
             )

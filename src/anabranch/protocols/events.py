@@ -50,7 +50,7 @@ class Degraded(msgspec.Struct, frozen=True, tag=True):
 
 
 class Trimmed(msgspec.Struct, frozen=True, tag=True):
-    """Retention took tuples of ``stream`` up to timestamp ``until`` at ``at``; ``consumers`` still need them."""
+    """Retention took tuples of ``stream`` up to ``until`` at site ``at``; ``consumers`` still need them."""
 
     stream: str
     at: str

@@ -9,7 +9,7 @@ import msgspec
 
 from anabranch.protocols.messages import CaughtUp, Message, Snapshot
 from anabranch.protocols.records import HEADER
-from anabranch.streams.batch import TS, Batch, ids, timestamps
+from anabranch.streams.batch import TS, ids, timestamps
 
 
 def size(message: Message) -> int:

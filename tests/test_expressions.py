@@ -1,7 +1,7 @@
 """What an expression's type is, and what is said of one that has none."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.expressions import typecheck, typecheck_aggregate
@@ -233,6 +233,7 @@ TOKENS = (
 WORDS = st.sampled_from(TOKENS.split())
 
 
+@settings(deadline=None)
 @given(st.one_of(st.lists(WORDS, max_size=12).map(" ".join), st.text(max_size=30)))
 def test_any_text_has_a_type_or_a_query_error(text):
     try:

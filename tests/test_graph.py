@@ -4,7 +4,7 @@ import json
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import anabranch as ab
@@ -182,6 +182,7 @@ def refused_or_sound(text):
     return graph
 
 
+@settings(deadline=None)
 @given(st.one_of(st.binary(max_size=40), st.text(max_size=40), JSON.map(json.dumps)))
 def test_any_bytes_are_a_graph_or_a_query_error(text):
     refused_or_sound(text)
@@ -198,6 +199,7 @@ def places(value, path=()):
 PLACES = [path for path in places(json.loads(EXAMPLE.to_json())) if path]
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_any_change_to_a_graph_gives_a_graph_or_a_query_error(data):
     document = json.loads(EXAMPLE.to_json())

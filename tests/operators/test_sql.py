@@ -462,6 +462,7 @@ def test_a_constant_predicate_passes_all_or_nothing():
     assert compile_predicate("CAST(NULL AS boolean)", COLUMNS)(batch).tolist() == [False] * 3
 
 
+@settings(deadline=None)
 @given(st.none() | FLOATS, st.none() | FLOATS)
 def test_floats_are_ordered_with_nan_last_and_equal_to_itself(a, b):
     def key(value):
@@ -478,6 +479,7 @@ def test_floats_are_ordered_with_nan_last_and_equal_to_itself(a, b):
             assert evaluate(f"b {op} {literal}", "a double, b double", [(a, b)]) == [flipped]
 
 
+@settings(deadline=None)
 @given(st.integers(-50, 50), st.decimals(-51, 51, places=1))
 def test_an_integer_meets_a_decimal_literal_exactly(n, bound):
     ops = {
@@ -495,6 +497,7 @@ def test_an_integer_meets_a_decimal_literal_exactly(n, bound):
 DIGITS = st.integers(-3, 17)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.floats(-1e12, 1e12) | FLOATS | st.integers(-999, 999).map(lambda i: i / 200), max_size=30),
     DIGITS,
@@ -510,6 +513,7 @@ def test_rounding_is_half_up_of_the_decimal_text(values, digits):
     assert all(map(same, result, map(expected, values)))
 
 
+@settings(deadline=None)
 @given(st.text("ab%_", max_size=6), st.text("ab%_", max_size=6))
 def test_like_is_the_definition(text, pattern):
     def matches(t, p):
@@ -522,6 +526,7 @@ def test_like_is_the_definition(text, pattern):
     assert evaluate(f"t LIKE '{pattern}'", "t string", [(text,)]) == [matches(text, pattern)]
 
 
+@settings(deadline=None)
 @given(st.text("abß", max_size=5), st.integers(-8, 8), st.integers(-2, 9))
 def test_substring_is_what_utf8string_does(text, position, count):
     start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
@@ -620,6 +625,7 @@ def test_aggregates_are_their_definitions(drawn):
             assert same(value, expected), f"{expr} of group {group}: {value!r}, not {expected!r}"
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1, max_size=20))
 def test_stddev_is_sparks_recurrence_and_null_of_one_row(values):
     columns = parse_ddl("x double")

@@ -20,6 +20,7 @@ from anabranch.fuzz.rows import Row, rows, times, without_sign_of_zero
 from anabranch.graph import Aggregate, CountAggregate, Custom, Operator, Output, Source, TopK
 from anabranch.plan import Subscription
 from anabranch.protocols.events import Degraded, Gap, Late, Rejected, Trimmed, Waiting
+from anabranch.sim.faults import Crash
 from anabranch.sim.run import Run
 from anabranch.streams.punctuation import END
 
@@ -204,13 +205,19 @@ def _events(case: Case, run: Run) -> list[Finding]:
     for source in case.graph.sources:
         late = _late_tuples(case, source)
         if source.identity == "content":
-            late *= len(case.plan.entries[source.name])
+            late *= len(_unharmed(case, case.plan.entries[source.name]))
         told = [event for _, event in run.events if isinstance(event, Late) and event.source == source.name]
         counted = sum(event.tuples for event in told)
         if (case.klass == "calm" and counted != late) or (case.klass != "loss" and counted < late):
             sentence = f"source {source.name!r}: {late} tuples are late, but events tell of {counted}"
             findings.append(Finding("late", sentence))
     return findings
+
+
+def _unharmed(case: Case, sites: Sequence[str]) -> list[str]:
+    """Those that never crash; the reports of others may be lost with them."""
+    crashed = {fault.site for fault in case.faults if isinstance(fault, Crash)}
+    return [site for site in sites if site not in crashed]
 
 
 def _late_tuples(case: Case, source: Source) -> int:

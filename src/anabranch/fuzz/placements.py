@@ -78,7 +78,7 @@ def grown(dice: Dice, plan: Plan, graph: Graph, sites: Sequence[str]) -> Plan:
 
 
 def cut_back(dice: Dice, plan: Plan, graph: Graph, lifeline: Mapping[str, str]) -> Plan:
-    """The plan with fewer replicas, never without one of the lifeline, and all branches between those left."""
+    """The plan with fewer replicas, never without one of the lifeline, and all branches between them."""
     replicas = {
         name: tuple(site for site in sites if site == lifeline[name] or dice.chance(0.5))
         for name, sites in plan.replicas.items()

@@ -10,7 +10,7 @@ from anabranch.fuzz import placements
 from anabranch.fuzz.case import Case
 from anabranch.fuzz.dice import Dice
 from anabranch.fuzz.laws import lawful, live_sites
-from anabranch.graph import Aggregate, CountAggregate, Custom
+from anabranch.graph import Aggregate, CountAggregate, Custom, Operator
 from anabranch.plan import Plan
 from anabranch.sim.faults import (
     Burst,
@@ -25,9 +25,6 @@ from anabranch.sim.faults import (
     SlowDisk,
     Stall,
 )
-
-COUNTING = (Aggregate, CountAggregate, Custom)
-"""Operators to which a tuple taken twice is two tuples."""
 
 TRIES = 6
 """Proposals for each fault before it is given up: a lifeline through all sites leaves little to break."""
@@ -45,6 +42,12 @@ def with_faults(dice: Dice, case: Case, begin: float, span: float) -> Case:
     if case.klass == "outage" and dice.chance(0.5):
         schedule.lose_one_log()
     return schedule.case
+
+
+def _counts(operator: Operator) -> bool:
+    """Whether a tuple that comes twice is two tuples to it."""
+    windowed = isinstance(operator, Custom) and operator.window is not None
+    return windowed or isinstance(operator, Aggregate | CountAggregate)
 
 
 class _Schedule:
@@ -72,7 +75,7 @@ class _Schedule:
         if self.mortal:
             kinds.append((self._crash, 34))
         if self.rejoining:
-            kinds.append((self._crash_behind_a_cut, 14))
+            kinds.append((self._crash_behind_a_cut, 24))
         if self.busy and self.case.klass != "outage":
             kinds.append((self._newcomer, 5))
         if self.pairs:
@@ -134,23 +137,20 @@ class _Schedule:
         return [Crash(site, at, until, keep_log=False), *slow]
 
     def _rejoining(self) -> list[tuple[str, str]]:
-        """Links into mortal sites whose operators count their tuples, along branches that have company."""
+        """Links along branches that have company, into mortal sites whose operators count their tuples; where
+        there are any, into sites that are alone with such an operator."""
         plan = self.case.plan
-        counted = [
-            (name, site)
-            for operator in self.case.graph.operators
-            if isinstance(operator, COUNTING)
-            for name in operator.inputs
-            for site in plan.replicas[operator.name]
-        ]
         arriving = [(branch.stream, branch.target) for branch in plan.branches]
-        return [
-            (branch.source, branch.target)
-            for branch in plan.branches
-            if branch.source != branch.target in self.mortal
-            and (branch.stream, branch.target) in counted
-            and arriving.count((branch.stream, branch.target)) > 1
-        ]
+        crowds: dict[tuple[str, str], int] = {}
+        for operator in self.case.graph.operators:
+            sites = plan.replicas[operator.name]
+            for branch in plan.branches if _counts(operator) else ():
+                company = arriving.count((branch.stream, branch.target)) > 1
+                mortal = branch.target in sites and branch.target in self.mortal
+                if company and mortal and branch.stream in operator.inputs and branch.source != branch.target:
+                    crowds[branch.source, branch.target] = len(sites)
+        fewest = min(crowds.values(), default=0)
+        return [link for link, crowd in crowds.items() if crowd == fewest]
 
     def _placed(self) -> list[tuple[str, ...]]:
         return [*self.case.plan.entries.values(), *self.case.plan.replicas.values()]

@@ -16,7 +16,7 @@ from anabranch.plan import Plan
 from anabranch.protocols import messages as m
 from anabranch.protocols.effects import Append, Drop, Effect, ReadLog, Report, Send, SetTimer
 from anabranch.protocols.egress import Egress
-from anabranch.protocols.entry import EntryPoint
+from anabranch.protocols.entry import PEER, EntryPoint
 from anabranch.protocols.events import Rejected
 from anabranch.protocols.fragment import EngineOf, Fragment
 from anabranch.protocols.identity import Identify
@@ -172,7 +172,7 @@ class Agent:
         """Who needs a stream of this site; the entry points of a source need each other's logs as well."""
         consumers = self._roles.consumers.get(stream, ())
         peers = self.entries[stream].peers if stream in self.entries else ()
-        return (*consumers, *(peer for peer in peers if peer not in consumers))
+        return (*consumers, *(PEER + peer for peer in peers))
 
     def _begin_ingress(self, stream: str) -> list[Effect]:
         def begin(now: int, logs: dict[str, Log]) -> list[Effect]:
@@ -292,7 +292,8 @@ class Agent:
                 return self._on_entry_message(now, sender, message)
             case m.Needed():
                 if message.stream in self.egresses:
-                    self.egresses[message.stream].on_needed(sender, message.timestamp)
+                    consumer = PEER + sender if message.peer else sender
+                    self.egresses[message.stream].on_needed(consumer, message.timestamp)
                 return self._offer_plan(sender, message.version)
             case m.Heartbeat():
                 return self._offer_plan(sender, message.version)
@@ -348,7 +349,7 @@ class Agent:
         effects: list[Effect] = []
         for entry in self.entries.values():
             effects += [*entry.on_tick(now), *entry.trim(self._retention)]
-            needed = m.Needed(entry.source.name, entry.needed_from, 0, self.version)
+            needed = m.Needed(entry.source.name, entry.needed_from, 0, self.version, peer=True)
             effects += [Send(peer, needed) for peer in entry.peers]
         for role, fragment in self.fragments.items():
             effects += fragment.on_tick(self._peers(role))

@@ -16,6 +16,8 @@ so such a source waits for all its peers.
 
 from __future__ import annotations
 
+import msgspec
+
 from anabranch.graph import Source
 from anabranch.protocols.catch_up import CatchingUp, answer
 from anabranch.protocols.effects import Effect, ReadLog, Report, Send, SetTimer
@@ -28,6 +30,10 @@ from anabranch.protocols.records import Record, Sequence, Writer
 from anabranch.protocols.settings import Settings
 from anabranch.streams.batch import Batch, timestamps
 from anabranch.streams.punctuation import BEGINNING, END
+
+
+PEER = "peer "
+"""Before a peer's name where the consumers of a source's log are listed: a site may be both."""
 
 
 class EntryPoint:
@@ -90,6 +96,7 @@ class EntryPoint:
         for position, record in enumerate(held[1], held[0]):
             assert record.sequence is not None
             progress = self._progress(record.sequence.producer)
+            self._give_way(progress, record.sequence)
             if record.sequence.first == progress.taken:
                 chunk = Chunk(record.rows, record.sequence, own=False, now=now)
                 chunk.held_at = position
@@ -132,6 +139,7 @@ class EntryPoint:
         for chunk in progress.queue:
             if not chunk.own and end(chunk.sequence) > progress.allowed:
                 chunk.own, chunk.since = True, now
+                chunk.sequence = msgspec.structs.replace(chunk.sequence, attempt=progress.attempt)
                 effects += self._mirror(now, progress, chunk, self.peers)
         return effects
 
@@ -301,11 +309,9 @@ class EntryPoint:
         return [append]
 
     def _give_way(self, progress: Progress, sequence: Sequence) -> None:
-        """The producer has turned to another origin, whose clock counts: what this one stamped and has not
-        shown goes."""
-        while (
-            progress.queue and progress.queue[-1].own and progress.queue[-1].sequence.first >= sequence.first
-        ):
+        """The producer has turned to another origin, whose clock counts: what an earlier one stamped goes. It was
+        not shown anywhere, for the new origin did not hold it."""
+        while progress.queue and _is_superseded(progress.queue[-1].sequence, sequence):
             progress.queue.pop()
             progress.taken = progress.queue[-1].sequence.until if progress.queue else progress.shown
 
@@ -367,7 +373,8 @@ class EntryPoint:
     @property
     def needed_from(self) -> int:
         """Only later timestamps are needed here: what peers must keep, in case this log is lost or lags."""
-        return min([self.egress.durable, *(t for c, t in self.egress.needed.items() if c not in self.peers)])
+        consumers = [t for c, t in self.egress.needed.items() if not c.startswith(PEER)]
+        return min([self.egress.durable, *consumers])
 
     def on_tick(self, now: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -410,3 +417,7 @@ class EntryPoint:
                 sequence = Sequence(producer, progress.taken, progress.taken, now - 1, progress.attempt)
                 effects += self._originate(now, progress, Chunk(None, sequence, own=True, now=now))
         return effects
+
+
+def _is_superseded(waiting: Sequence, by: Sequence) -> bool:
+    return waiting.first >= by.first and waiting.attempt < by.attempt

@@ -85,13 +85,15 @@ class CaughtUp(msgspec.Struct, frozen=True):
 
 
 class Needed(msgspec.Struct, frozen=True):
-    """Consumer to site: of ``stream`` only timestamps > ``timestamp`` are needed any more; ``position`` is
-    the next one expected; ``version`` is the plan it follows."""
+    """To a site that serves ``stream``: only timestamps > ``timestamp`` are needed any more, by this consumer of
+    the stream or by this entry point of the source (``peer``). ``position`` is the next one expected; ``version``
+    is the plan the sender follows."""
 
     stream: str
     timestamp: int
     position: int
     version: Version
+    peer: bool = False
 
 
 class Heartbeat(msgspec.Struct, frozen=True):

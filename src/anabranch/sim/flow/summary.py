@@ -55,7 +55,7 @@ class Distribution:
             return float("nan")
         reached = int(np.searchsorted(np.cumsum(self._bins), q * self.count))
         low, high = self._edges(np.array([reached, reached + 1]))
-        return min((low + high) / 2, float(self.most))
+        return float(min(round((low + high) / 2), self.most))
 
     def histogram(self) -> list[tuple[float, int]]:
         """The lower edge and the count of every bin that is not empty."""

@@ -77,7 +77,8 @@ def test_public_names_are_known_to_type_checkers() -> None:
 
 def test_defining_a_query_waits_for_no_compiled_kernel() -> None:
     code = (
-        "import sys, anabranch as ab; q = ab.Query('q'); q.output('o', q.source('s', 'a int').where('a > 1')); q.graph\n"
+        "import sys, anabranch as ab; q = ab.Query('q')\n"
+        "q.output('o', q.source('s', 'a int').where('a > 1')); q.graph\n"
         "assert not {'numba', 'rich', 'matplotlib'} & set(sys.modules), sorted(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,7 +17,7 @@ from anabranch.expressions import read_scalar, typecheck
 from anabranch.operators import sql
 from anabranch.operators.sql import compile_aggregates, compile_predicate, compile_scalar
 from anabranch.streams.batch import TIMESTAMP
-from anabranch.types import QueryError, arrow_schema, parse_ddl
+from anabranch.types import Column, QueryError, arrow_schema, parse_ddl
 
 NAN, INF = float("nan"), float("inf")
 MAX, MIN = 2**63 - 1, -(2**63)
@@ -336,8 +336,21 @@ EXPRESSIONS = [
     "substring('abc', n)",
     "CAST(n AS string)",
     "CAST(host AS int)",
+    "CAST(coalesce(1, n) AS string)",
+    "substring('abc', coalesce(1, n))",
     "ts",
 ]
+
+
+@pytest.mark.parametrize("expr", EXPRESSIONS)
+def test_there_are_as_many_values_as_rows(expr):
+    function = compile_scalar(expr, COLUMNS)
+    for rows in (0, 1, 2):
+        column = function(batch_of(COLUMNS, [(1, 0.5, "ab", None)] * rows))
+        assert len(column) == rows
+        assert column.type == arrow_schema([Column("x", typecheck(expr, COLUMNS, "here"))])[0].type
+
+
 LEAVES = {
     "number": [
         "n",
@@ -634,6 +647,15 @@ def test_stddev_is_sparks_recurrence_and_null_of_one_row(values):
         batch, np.zeros(len(values), np.int64), 1
     )
     assert same(column[0].as_py(), welford([value for value in values if value is not None]))
+
+
+def test_extremes_reach_the_ends_of_the_integers():
+    columns = parse_ddl("b bigint")
+    batch = batch_of(columns, [(MIN,), (0,), (MAX,), (MIN,)])
+    aggregation = compile_aggregates((("low", "min(b)"), ("high", "max(b)")), columns)
+    for groups, low, high in (([0, 0, 0, 0], [MIN], [MAX]), ([0, 1, 1, 0], [MIN, 0], [MIN, MAX])):
+        results = aggregation.apply(batch, np.array(groups), len(low))
+        assert [column.to_pylist() for column in results] == [low, high]
 
 
 def test_a_fold_that_two_aggregates_share_is_done_once(monkeypatch):

@@ -88,7 +88,7 @@ def load_query(path: Path) -> Graph:
         exec(code, defined)  # noqa: S102 - the query file is the user's own program
     except MISTAKES as error:
         raise Mistake(f"{path}, line {_line(path, error)}: {error}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         kind = type(error).__name__
         raise Mistake(f"{path}, line {_line(path, error)}: {kind}: {error}; correct it") from None
     query = defined.get("q")

@@ -13,7 +13,7 @@ from anabranch.graph import Graph
 from anabranch.plan import Plan
 
 SECOND = 1_000_000
-BUDGET = 2_500
+BUDGET = 5_000
 """Records on branches that a case may be expected to need: some tenths of a second of simulation."""
 
 

@@ -36,7 +36,7 @@ PALETTE = (
 )
 ROWS = 40
 """Rows a source is expected to have while the query is drawn; inputs are scaled to the whole case later."""
-MOST_ROWS = 150
+MOST_ROWS = 200
 WINDOW_COLUMNS = ("window_start", "window_end")
 FUNCTIONS = {
     "measure": (Column("millisecond", "bigint"), Column("nulls", "bigint")),

@@ -53,8 +53,10 @@ class CatchingUp:
         self._since = None
 
 
-def answer(source: str, known: Known, records: tuple[Record, ...], taken: Known) -> CaughtUp:
-    """What a peer lacks of a log, and where it is complete from."""
+def answer(
+    source: str, known: Known, records: tuple[Record, ...], waiting: list[Mirror], taken: Known
+) -> CaughtUp:
+    """What a peer lacks of a log, and where it is complete from; then what is here but not shown yet."""
     have = dict(known)
     complete_from = END
     mirrors: list[Mirror] = []
@@ -65,4 +67,4 @@ def answer(source: str, known: Known, records: tuple[Record, ...], taken: Known)
         if complete_from == END:
             complete_from = max(record.high, record.complete_from)
         mirrors.append(Mirror(source, record.rows, sequence, end(sequence)))
-    return CaughtUp(source, complete_from, tuple(mirrors), taken)
+    return CaughtUp(source, complete_from, (*mirrors, *waiting), taken)

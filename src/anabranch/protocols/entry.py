@@ -61,6 +61,7 @@ class EntryPoint:
         self._held = Writer(f"held/{source.name}", generation)
         self._producers: dict[str, Progress] = {}
         self._catching_up = CatchingUp(source.name, settings)
+        self._answered: set[str] = set()
         self._stamped = BEGINNING
         self._swept = BEGINNING
 
@@ -119,6 +120,8 @@ class EntryPoint:
         if submit.attempt < progress.attempt:
             return []
         progress.attempt, progress.client, progress.origin = submit.attempt, client, None
+        if not self._may_stamp:
+            return self._catching_up.ask(now, self.peers, self._taken)
         if submit.first > progress.taken:
             return self._on_missing(now, client, submit)
         self._catching_up.over()
@@ -133,6 +136,12 @@ class EntryPoint:
         if not progress.queue:
             effects.append(self._accepted(submit.producer, progress))
         return effects
+
+    @property
+    def _may_stamp(self) -> bool:
+        """Where clocks give timestamps, peers may hold what an earlier life of this entry point has stamped: all
+        must have told."""
+        return not self._clocked or self._answered.issuperset(self.peers)
 
     def _adopt(self, now: int, progress: Progress) -> list[Effect]:
         effects: list[Effect] = []
@@ -268,7 +277,7 @@ class EntryPoint:
     def on_mirror(self, now: int, peer: str, mirror: Mirror) -> list[Effect]:
         sequence = mirror.sequence
         progress = self._progress(sequence.producer)
-        if sequence.attempt < progress.attempt and self._clocked:
+        if self._clocked and sequence.attempt < progress.attempt and end(sequence) > mirror.show:
             return []
         if sequence.attempt > progress.attempt:
             progress.attempt, progress.client = sequence.attempt, None
@@ -339,7 +348,12 @@ class EntryPoint:
     def answer_catch_up(
         self, peer: str, known: tuple[tuple[str, int], ...], records: tuple[Record, ...]
     ) -> list[Effect]:
-        return [Send(peer, answer(self.source.name, known, records, self._taken))]
+        waiting = [
+            Mirror(self.source.name, chunk.rows, chunk.sequence, (progress.shown, progress.promise))
+            for progress in self._producers.values()
+            for chunk in progress.queue
+        ]
+        return [Send(peer, answer(self.source.name, known, records, waiting, self._taken))]
 
     @property
     def _taken(self) -> tuple[tuple[str, int], ...]:
@@ -362,7 +376,19 @@ class EntryPoint:
             news = news or progress.taken > before
         if not news and all(self._progress(name).taken >= taken for name, taken in caught_up.taken):
             self._catching_up.lacks(peer)
-        return effects
+        return effects + self._on_answered(peer)
+
+    def _on_answered(self, peer: str) -> list[Effect]:
+        """Once all have told, producers whose tuples could not be stamped until now are asked for them."""
+        before = self._may_stamp
+        self._answered.add(peer)
+        if before or not self._may_stamp:
+            return []
+        return [
+            Send(progress.client, Resend(self.source.name, producer, progress.taken))
+            for producer, progress in self._producers.items()
+            if progress.client is not None
+        ]
 
     # --- time
 
@@ -377,7 +403,7 @@ class EntryPoint:
         return min([self.egress.durable, *consumers])
 
     def on_tick(self, now: int) -> list[Effect]:
-        effects: list[Effect] = []
+        effects = [] if self._may_stamp else self._catching_up.ask(now, self.peers, self._taken)
         sweep = now - self._swept >= self._settings.mirror_retry
         for producer, progress in self._producers.items():
             for chunk in progress.queue:
@@ -409,11 +435,7 @@ class EntryPoint:
     def on_timer(self, now: int) -> list[Effect]:
         effects = self._timer(now)
         for producer, progress in self._producers.items():
-            if (
-                progress.client is not None
-                and BEGINNING < progress.promised < END
-                and now - 1 > progress.promised
-            ):
+            if progress.client is not None and progress.promised < min(now - 1, END):
                 sequence = Sequence(producer, progress.taken, progress.taken, now - 1, progress.attempt)
                 effects += self._originate(now, progress, Chunk(None, sequence, own=True, now=now))
         return effects

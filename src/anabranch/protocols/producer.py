@@ -47,7 +47,9 @@ class Producer:
 
     def start(self, now: int) -> list[Effect]:
         self._progress = now
-        return [*self._watch(), *self._schedule(now)]
+        # An entry point whose clock gives the timestamps promises only for producers it has heard of.
+        hello = Send(self._entries[0], self._submit(None, BEGINNING))
+        return [hello, *self._watch(), *self._schedule(now)]
 
     def offer(self, now: int, rows: Batch) -> list[Effect]:
         """Tuples that arrive now: ``ts`` first, if the source gives it."""

@@ -33,8 +33,9 @@ def told() -> Iterator[None]:
         print(error, file=sys.stderr)
         sys.exit(2)
     except ModuleNotFoundError as error:
-        if error.name not in EXTRAS:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
             raise
-        extra = EXTRAS[error.name]
-        print(f"this needs {error.name}; install it with: pip install 'anabranch[{extra}]'", file=sys.stderr)
+        advice = f"install it with: pip install 'anabranch[{EXTRAS[package]}]'"
+        print(f"this needs {package}, which is not installed; {advice}", file=sys.stderr)
         sys.exit(2)

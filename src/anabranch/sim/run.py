@@ -21,7 +21,8 @@ from anabranch.protocols.rejoin import Rejoin
 from anabranch.protocols.settings import Settings
 from anabranch.sim.faults import Burst, Crash, Cut, Fault, Slow, SlowDisk, Stall, check_faults
 from anabranch.sim.network import SECOND, LinkUse
-from anabranch.sim.simulation import ApplicationNode, Offer, Simulation, SiteNode
+from anabranch.sim.nodes import ApplicationNode, Offer, SiteNode
+from anabranch.sim.simulation import Simulation
 from anabranch.streams.batch import TIMESTAMP, Batch, Ints, ints, with_ids
 from anabranch.topology import Topology
 from anabranch.types import arrow_schema

@@ -48,50 +48,9 @@ from anabranch.sim.faults import (
 )
 from anabranch.sim.fingerprint import Fingerprint, size
 from anabranch.sim.network import SECOND, Network
+from anabranch.sim.nodes import ApplicationNode, Node, Offer, ProducerNode, SiteNode
 from anabranch.streams.batch import Batch
 from anabranch.topology import Topology
-
-Offer = tuple[int, Batch | None]
-"""What reaches a producer, and when; None: that was all."""
-
-
-class SiteNode:
-    """A site: its agent of this life (None while it is down), its disk and its clock."""
-
-    def __init__(self, name: str) -> None:
-        self.name = self.place = name
-        self.agent: Agent | None = None
-        self.life = 0
-        self.disk = Disk()
-        self.disk_free = 0
-        self.disk_queue = 0
-        self.connections: dict[tuple[str, str], Connection] = {}
-        self.clock: tuple[int, int, float] = (0, 0, 0.0)
-
-    def local(self, now: int) -> int:
-        by, since, skew = self.clock
-        return now + by + int((now - since) * skew) if by or skew else now
-
-
-class ApplicationNode:
-    def __init__(self, application: Application, place: str) -> None:
-        self.application = application
-        self.name = application.name
-        self.place = place
-        self.plan: Plan | None = None
-        self.delivered: list[tuple[int, Batch]] = []
-        self.complete_at: int | None = None
-
-
-class ProducerNode:
-    def __init__(self, producer: Producer, name: str, place: str) -> None:
-        self.producer = producer
-        self.name = name
-        self.place = place
-        self.bursts: list[tuple[int, int]] = []
-
-
-Node = SiteNode | ApplicationNode | ProducerNode
 
 
 class Simulation:
@@ -310,9 +269,8 @@ class Simulation:
             self.kept.setdefault(append.stream[4:], []).append(append.record)
         kind, _, name = append.stream.partition("/")
         if kind == "out":
-            for connection in site.connections.values():
-                if connection.stream == name:
-                    self._push(site, connection)
+            for connection in site.connections.get(name, {}).values():
+                self._push(site, connection)
         self._execute(site, site.agent.on_appended(site.local(self.now), append))
 
     def _do_trim(self, site: SiteNode, effect: Trim) -> None:
@@ -329,8 +287,7 @@ class Simulation:
         if site.life != life:
             return
         site.disk.streams.pop(effect.stream, None)
-        for key in [k for k, c in site.connections.items() if f"out/{c.stream}" == effect.stream]:
-            del site.connections[key]
+        site.connections.pop(effect.stream.removeprefix("out/"), None)
 
     def _do_read(self, site: SiteNode, effect: ReadLog) -> None:
         self._on_disk(site, self._read, effect)
@@ -372,7 +329,7 @@ class Simulation:
         position, resumed = site.disk.stream(f"out/{branch.stream}").resume(branch)
         self._connections += 1
         connection = Connection(consumer, branch.stream, self._connections, position, position)
-        site.connections[consumer, branch.stream] = connection
+        site.connections.setdefault(branch.stream, {})[consumer] = connection
         node = self.nodes[consumer]
         self._transmit(
             site,
@@ -389,7 +346,7 @@ class Simulation:
         self._push(site, connection)
 
     def _close(self, site: SiteNode, consumer: str, branch: CloseBranch) -> None:
-        site.connections.pop((consumer, branch.stream), None)
+        site.connections.get(branch.stream, {}).pop(consumer, None)
 
     def _push(self, site: SiteNode, connection: Connection) -> None:
         """Sends what the consumer has not been sent, as far ahead of it as the window allows."""
@@ -432,11 +389,11 @@ class Simulation:
     def _reset(self, a: str, b: str) -> None:
         """Connections from ``a`` to ``b`` break; the consumers notice and open them again."""
         site = self.sites[a]
-        for (consumer, stream), _ in list(site.connections.items()):
-            node = self.nodes[consumer]
+        for connection in site.all_connections:
+            stream, node = connection.stream, self.nodes[connection.consumer]
             if node.place != b:
                 continue
-            del site.connections[consumer, stream]
+            del site.connections[stream][connection.consumer]
             if isinstance(node, ApplicationNode):
                 self._execute(node, node.application.rejoin.reset(self.now, a))
             elif isinstance(node, SiteNode) and node.agent is not None:
@@ -444,7 +401,7 @@ class Simulation:
 
     def _redeliver(self, fault: Redeliver) -> None:
         site = self.sites[fault.a]
-        for connection in list(site.connections.values()):
+        for connection in site.all_connections:
             if self.nodes[connection.consumer].place != fault.b:
                 continue
             stream = site.disk.stream(f"out/{connection.stream}")
@@ -501,7 +458,7 @@ class Simulation:
             self._connect(node, message.plan)
 
     def _credit(self, site: SiteNode, consumer: str, message: Needed) -> None:
-        connection = site.connections.get((consumer, message.stream))
+        connection = site.connections.get(message.stream, {}).get(consumer)
         if connection is not None and message.position > connection.expected:
             connection.expected = message.position
             self._push(site, connection)

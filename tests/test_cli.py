@@ -236,7 +236,7 @@ BAD: dict[str, tuple[dict[str, str], tuple[str, ...], str]] = {
     "figure without data": ({}, ("lab", "run", "traces", "--data", "nowhere"), "which is not in nowhere"),
     "bad case": ({"c.json": "{}"}, ("fuzz", "--replay", "c.json"), "c.json"),
     "unknown option": ({}, ("demo", "--sconds", "3"), "No such option"),
-    "out of range": ({}, ("demo", "--seconds", "3"), "range"),
+    "out of range": ({}, ("demo", "--seconds", "3"), "greater than or equal to 10"),
 }
 
 

@@ -20,7 +20,7 @@ from anabranch.nodes import (
     TopK,
     Union,
 )
-from anabranch.types import Column, QueryError, check_columns
+from anabranch.types import Column, QueryError, check_columns, did_you_mean
 
 Columns = tuple[Column, ...]
 
@@ -35,8 +35,9 @@ def find(name: str, columns: Columns, where: str) -> Column:
     for column in columns:
         if column.name.lower() == name.lower():
             return column
-    names = ", ".join(column.name for column in columns)
-    raise QueryError(f"{where}: there is no column '{name}'; the columns are {names}.")
+    names = [column.name for column in columns]
+    guess = did_you_mean(name, names)
+    raise QueryError(f"{where}: there is no column '{name}'; {guess}the columns are {', '.join(names)}.")
 
 
 def joined(left: Columns, right: Columns, on: Sequence[str]) -> Columns:

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 import msgspec
 import pyarrow as pa
@@ -101,6 +102,17 @@ def check_columns(columns: Iterable[Column], what: str) -> None:
             where = f"{what}, column '{column.name}'"
             canonical = canonical_type(column.type, where)
             raise QueryError(f"{where}: write the type '{column.type}' as '{canonical}'.")
+
+
+def did_you_mean(name: str, names: Sequence[str]) -> str:
+    """A question that names the likeliest of ``names``, or nothing if none is close.
+
+    >>> did_you_mean("lod", ["host", "Load"])
+    "did you mean 'Load'? "
+    """
+    lower = [known.lower() for known in names]
+    close = get_close_matches(name.lower(), lower, n=1)
+    return f"did you mean '{names[lower.index(close[0])]}'? " if close else ""
 
 
 def canonical_type(text: str, what: str) -> str:

@@ -1,4 +1,4 @@
-"""Every malformed query, in Python or in JSON, yields one sentence that says what is wrong, where, and what to do."""
+"""Every malformed query, in Python or in JSON, yields a sentence: what is wrong, where, and what to do."""
 
 import json
 import runpy

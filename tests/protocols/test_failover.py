@@ -144,11 +144,13 @@ class World:
         self.now += STEP
         if self.now % (SECOND // 2) == 0:
             self.do("p", self.producer.on_timer(self.now, "watch"))
-        for name in self.entries:
-            if self.now % SECOND == 0:
-                self.do(name, [*self.entries[name].on_tick(self.now), *self.entries[name].on_timer(self.now)])
-        if self.now % SECOND == 0:
-            self.do("p", self.producer.on_timer(self.now, "promise"))
+        if self.now % SECOND:
+            return
+        for name, entry in self.entries.items():
+            self.do(name, entry.on_tick(self.now))
+            if self.source.timestamps == "entry":
+                self.do(name, entry.on_timer(self.now))
+        self.do("p", self.producer.on_timer(self.now, "promise"))
 
     def work(self, share: float) -> None:
         """Some of what can happen happens, in any order."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from sqlglot import exp
 
 from anabranch.expressions import literals
 from anabranch.expressions.coercion import NULL, Expr, castable, convert
 from anabranch.expressions.functions import same_number
 from anabranch.expressions.scope import OUTSIDE, PREFIX, Readers, Scope
-from anabranch.types import INTEGRAL, QueryError
+from anabranch.types import INTEGRAL, QueryError, did_you_mean
 
 _TYPES = {
     exp.DataType.Type.BOOLEAN: "boolean",
@@ -48,10 +46,8 @@ def _column_reference(scope: Scope, node: exp.Expression) -> Expr:
 
 
 def _unknown(scope: Scope, node: exp.Expression) -> QueryError:
-    lower = node.name.lower()
     names = [column.name for column in scope.columns] + ["ts"] * scope.ts
-    close = get_close_matches(lower, [name.lower() for name in names], n=1)
-    guess = next((f"did you mean '{name}'? " for name in names if close and name.lower() == close[0]), "")
+    guess = did_you_mean(node.name, names)
     return scope.error(
         node, f"there is no column '{node.name}'", f"{guess}the columns are {', '.join(names)}"
     )

@@ -151,8 +151,8 @@ def conclude(console: Console, outcome: Outcome) -> None:
 def sparkline(values: Sequence[float] | Floats) -> str:
     """One character for each value, by its logarithm; a space where there is none.
 
-    >>> sparkline([100.0, 1000.0, float("nan"), 10000.0])
-    '▁▅ █'
+    >>> sparkline([100.0, 200.0, float("nan"), 10000.0])
+    '▁▂ █'
     """
     levels = np.log(np.maximum(np.asarray(values, np.float64), 1e-3))
     low, high = np.nanmin(levels), np.nanmax(levels)

@@ -91,8 +91,10 @@ class Producer:
         safe = (accepted.until, accepted.promise)
         if safe <= self._safe:
             return
-        self._safe, self._progress = safe, now
+        self._safe = safe
         while self._outbox and self._is_safe(self._outbox[0]):
+            # Only this is progress: the promises of an entry point's clock go on while it misses tuples.
+            self._progress = now
             self._outbox.popleft()
 
     def _is_safe(self, submit: Submit) -> bool:

@@ -3,4 +3,4 @@ import anabranch as ab
 q = ab.Query("netwatch")
 load = q.source("load", "host string, load double")
 rtt = q.source("rtt", "host string, peer string, ms double")
-q.output("alerts", load.where("load > > 1"))
+q.output("alerts", load.where("load > "))

@@ -1,0 +1,3 @@
+"""The malformed queries in Python are read by a test, not collected as tests."""
+
+collect_ignore = ["queries"]

@@ -19,6 +19,7 @@ from anabranch.protocols.egress import Egress
 from anabranch.protocols.entry import PEER, EntryPoint
 from anabranch.protocols.events import Rejected
 from anabranch.protocols.fragment import EngineOf, Fragment
+from anabranch.protocols.heartbeats import Heartbeats
 from anabranch.protocols.identity import Identify
 from anabranch.protocols.ingress import Ingress
 from anabranch.protocols.records import Record, Writer
@@ -59,7 +60,7 @@ class Agent:
         self.ingresses: dict[str, Ingress] = {}
         self.fragments: dict[FragmentRole, Fragment] = {}
         self.egresses: dict[str, Egress] = {}
-        self._sites = tuple(s for s in sites if s != site)
+        self._heartbeats = Heartbeats(tuple(s for s in sites if s != site), settings)
         self._retention = retention
         self._settings = settings
         self._engine_of = engine_of
@@ -67,7 +68,6 @@ class Agent:
         self._roles = Roles({}, {}, (), {})
         self._recoveries: dict[Any, _Recovery] = {}
         self._plans = Writer("plan", generation)
-        self._beaten = BEGINNING
 
     # --- plans
 
@@ -296,6 +296,7 @@ class Agent:
                     self.egresses[message.stream].on_needed(consumer, message.timestamp)
                 return self._offer_plan(sender, message.version)
             case m.Heartbeat():
+                self._heartbeats.on_heartbeat(now, sender)
                 return self._offer_plan(sender, message.version)
             case m.PlanOffer():
                 return self.install(now, message.plan)
@@ -352,20 +353,18 @@ class Agent:
             needed = m.Needed(entry.source.name, entry.needed_from, 0, self.version, peer=True)
             effects += [Send(peer, needed) for peer in entry.peers]
         for role, fragment in self.fragments.items():
-            effects += fragment.on_tick(self._peers(role))
+            effects += fragment.on_tick(self._peers(now, role))
         for stream, ingress in self.ingresses.items():
             effects += self._tend(now, stream, ingress)
         for egress in self.egresses.values():
             effects += egress.trim(self._retention)
-        if now - self._beaten >= self._settings.heartbeat_interval or now < self._beaten:
-            self._beaten = now
-            load = sum(len(role.operators) for role in self.fragments)
-            effects += [Send(site, m.Heartbeat(self.version, load)) for site in self._sites]
-        return effects
+        return effects + self._heartbeats.on_tick(now, self.version)
 
-    def _peers(self, role: FragmentRole) -> tuple[str, ...]:
+    def _peers(self, now: int, role: FragmentRole) -> tuple[str, ...]:
+        """The other sites that run the fragment's operator, as far as they seem alive."""
         assert self.plan is not None
-        return tuple(s for s in self.plan.replicas.get(role.operators[0], ()) if s != self.site)
+        sites = self.plan.replicas.get(role.operators[0], ())
+        return tuple(s for s in sites if s != self.site and not self._heartbeats.is_silent(now, s))
 
     def _tend(self, now: int, stream: str, ingress: Ingress) -> list[Effect]:
         """What an ingress stream needs now and then: branches kept open, upstream told, its log trimmed."""

@@ -9,9 +9,9 @@ to, tuples keep their ids, and which tuples are late is decided by the sequence,
 The entry point that a producer submits to is the *origin* of these tuples. With n mirrors it shows and
 acknowledges them once n peers hold them. With n = 1 a peer shows them as soon as it holds them; with more, it
 holds them apart, on disk, until the origin or the producer says that enough do. An origin that waits too long
-goes on with the peers it has and says so (:class:`Degraded`), but never where the entry point's clock gives
-the timestamps: there two entry points that cannot hear each other would stamp and promise against each other,
-so such a source waits for all its peers.
+goes on with the peers it has and says so (:class:`Degraded`), at once until they have caught up, but never
+where the entry point's clock gives the timestamps: there two entry points that cannot hear each other would
+stamp and promise against each other, so such a source waits for all its peers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from anabranch.protocols.records import Record, Sequence, Writer
 from anabranch.protocols.settings import Settings
 from anabranch.streams.batch import Batch, timestamps
 from anabranch.streams.punctuation import BEGINNING, END
-
 
 PEER = "peer "
 """Before a peer's name where the consumers of a source's log are listed: a site may be both."""
@@ -62,6 +61,7 @@ class EntryPoint:
         self._producers: dict[str, Progress] = {}
         self._catching_up = CatchingUp(source.name, settings)
         self._answered: set[str] = set()
+        self._lagging: set[str] = set()
         self._stamped = BEGINNING
         self._swept = BEGINNING
 
@@ -139,8 +139,8 @@ class EntryPoint:
 
     @property
     def _may_stamp(self) -> bool:
-        """Where clocks give timestamps, peers may hold what an earlier life of this entry point has stamped: all
-        must have told."""
+        """Where clocks give timestamps, peers may hold what an earlier life of this entry point has stamped:
+        all must have told."""
         return not self._clocked or self._answered.issuperset(self.peers)
 
     def _adopt(self, now: int, progress: Progress) -> list[Effect]:
@@ -230,13 +230,22 @@ class EntryPoint:
         asked = self.mirrors if self._clocked or sequence.until > sequence.first else 0
         if len(chunk.holders) >= asked:
             return True
-        if self._clocked or now - chunk.since < self._settings.mirror_patience:
-            return False
         missing = tuple(peer for peer in self.peers if peer not in chunk.holders)
+        if self._clocked or self._wait_for(now, chunk, missing):
+            return False
         effects.append(
             Report(Degraded(self.source.name, self.at, sequence.producer, sequence.until, missing))
         )
         return True
+
+    def _wait_for(self, now: int, chunk: Chunk, missing: tuple[str, ...]) -> bool:
+        """Peers that kept this origin waiting too long once are not waited for until they have caught up."""
+        if self._lagging.issuperset(missing):
+            return False
+        if now - chunk.since < self._settings.mirror_patience:
+            return True
+        self._lagging.update(missing)
+        return False
 
     def _show(self, progress: Progress, chunk: Chunk) -> list[Effect]:
         """Appends to the egress log: seen downstream from now on."""
@@ -318,8 +327,8 @@ class EntryPoint:
         return [append]
 
     def _give_way(self, progress: Progress, sequence: Sequence) -> None:
-        """The producer has turned to another origin, whose clock counts: what an earlier one stamped goes. It was
-        not shown anywhere, for the new origin did not hold it."""
+        """The producer has turned to another origin, whose clock counts: what an earlier one stamped goes. It
+        was not shown anywhere, for the new origin did not hold it."""
         while progress.queue and _is_superseded(progress.queue[-1].sequence, sequence):
             progress.queue.pop()
             progress.taken = progress.queue[-1].sequence.until if progress.queue else progress.shown
@@ -337,6 +346,8 @@ class EntryPoint:
         progress = self._progress(mirrored.producer)
         known = (mirrored.until, mirrored.promise)
         progress.peers[peer] = known
+        if mirrored.until >= progress.shown:
+            self._lagging.discard(peer)
         for chunk in progress.queue:
             if end(chunk.sequence) <= known:
                 chunk.holders.add(peer)

@@ -85,9 +85,9 @@ class CaughtUp(msgspec.Struct, frozen=True):
 
 
 class Needed(msgspec.Struct, frozen=True):
-    """To a site that serves ``stream``: only timestamps > ``timestamp`` are needed any more, by this consumer of
-    the stream or by this entry point of the source (``peer``). ``position`` is the next one expected; ``version``
-    is the plan the sender follows."""
+    """To a site that serves ``stream``: only timestamps > ``timestamp`` are needed any more, by this consumer
+    of the stream or by this entry point of the source (``peer``). ``position`` is the next one expected;
+    ``version`` is the plan the sender follows."""
 
     stream: str
     timestamp: int
@@ -97,10 +97,9 @@ class Needed(msgspec.Struct, frozen=True):
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """A site is alive, follows the plan ``version`` and runs ``load`` operator replicas."""
+    """A site is alive, and follows the plan ``version``."""
 
     version: Version
-    load: int
 
 
 class PlanOffer(msgspec.Struct, frozen=True):

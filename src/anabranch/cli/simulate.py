@@ -175,9 +175,9 @@ def _plan(job: Job) -> Table:
 
 def _audits(result: Result) -> Table:
     title = "Audit against the ideal run"
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 1))
-    table.add_column("application")
-    for column in ("expected", "delivered", "missing", "extra", "silence", "p50", "p99"):
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    table.add_column("application", no_wrap=True)
+    for column in ("ideal", "delivered", "missing", "extra", "silence", "p50", "p99"):
         table.add_column(column, justify="right")
     for name, each in result.audits.items():
         table.add_row(

@@ -200,7 +200,12 @@ def _events(case: Case, run: Run) -> list[Finding]:
     once for each entry point that decides about them."""
     findings = []
     if case.klass == "calm":
-        alarms = [event for _, event in run.events if isinstance(event, ALARMS)]
+        narrow = any(link.bandwidth for link in case.topology.links)
+        alarms = [
+            event
+            for _, event in run.events
+            if isinstance(event, ALARMS) and not (narrow and isinstance(event, Degraded))
+        ]
         findings += [Finding("event", f"nothing failed, yet an event says: {event}") for event in alarms]
     for source in case.graph.sources:
         late = _late_tuples(case, source)

@@ -25,7 +25,7 @@ from anabranch.protocols.egress import Egress
 from anabranch.protocols.events import Degraded, Gap, Late
 from anabranch.protocols.identity import Identify
 from anabranch.protocols.messages import Accepted, CatchUp, CaughtUp, Mirror, Mirrored, Resend, Submit
-from anabranch.protocols.progress import Chunk, Progress, end, promise_only
+from anabranch.protocols.progress import Chunk, Progress, covers, end, promise_only
 from anabranch.protocols.records import Record, Sequence, Writer
 from anabranch.protocols.settings import Settings
 from anabranch.streams.batch import Batch, timestamps
@@ -62,7 +62,7 @@ class EntryPoint:
         self._catching_up = CatchingUp(source.name, settings)
         self._answered: set[str] = set()
         self._lagging: set[str] = set()
-        self._stamped = BEGINNING
+        self._stamped = self._floor = BEGINNING
         self._swept = BEGINNING
 
     # --- starting
@@ -93,11 +93,13 @@ class EntryPoint:
                 progress.promise = record.sequence.promise
                 progress.safe = (progress.shown, progress.promise)
                 progress.attempt = record.sequence.attempt
-        self._stamped = max(self._stamped, self.egress.writer.punctuation)
+        self._floor = self.egress.writer.punctuation
         for position, record in enumerate(held[1], held[0]):
             assert record.sequence is not None
             progress = self._progress(record.sequence.producer)
-            self._give_way(progress, record.sequence)
+            self._floor = max(self._floor, record.sequence.promise)
+            if self._clocked:
+                self._give_way(progress, record.sequence, record.rows)
             if record.sequence.first == progress.taken:
                 chunk = Chunk(record.rows, record.sequence, own=False, now=now)
                 chunk.held_at = position
@@ -119,9 +121,10 @@ class EntryPoint:
         progress = self._progress(submit.producer)
         if submit.attempt < progress.attempt:
             return []
-        progress.attempt, progress.client, progress.origin = submit.attempt, client, None
+        progress.client = client
         if not self._may_stamp:
             return self._catching_up.ask(now, self.peers, self._taken)
+        progress.attempt, progress.origin = submit.attempt, None
         if submit.first > progress.taken:
             return self._on_missing(now, client, submit)
         self._catching_up.over()
@@ -146,7 +149,7 @@ class EntryPoint:
     def _adopt(self, now: int, progress: Progress) -> list[Effect]:
         effects: list[Effect] = []
         for chunk in progress.queue:
-            if not chunk.own and end(chunk.sequence) > progress.allowed:
+            if not chunk.own and not covers(progress.allowed, chunk.sequence):
                 chunk.own, chunk.since = True, now
                 chunk.sequence = msgspec.structs.replace(chunk.sequence, attempt=progress.attempt)
                 effects += self._mirror(now, progress, chunk, self.peers)
@@ -161,7 +164,7 @@ class EntryPoint:
             until += submit.rows.num_rows - skip
             stamp = None
             if self._clocked:
-                self._stamped = stamp = max(now, self._stamped, promise + 1)
+                self._stamped = stamp = max(now, self._stamped, promise + 1, self._floor + 1)
             rows, late = self._identify(submit.producer, first, submit.rows.slice(skip), stamp, promise)
             if late is not None:
                 effects += self._set_aside(late)
@@ -204,7 +207,7 @@ class EntryPoint:
 
     def _complete_only_from(self, timestamp: int) -> list[Effect]:
         """Earlier tuples are nowhere to be had: this log is complete from here."""
-        self._stamped = max(self._stamped, timestamp)
+        self._floor = max(self._floor, timestamp)
         before = self.egress.writer.punctuation
         if not self.egress.begin(timestamp):
             return []
@@ -223,7 +226,7 @@ class EntryPoint:
 
     def _may_show(self, now: int, progress: Progress, chunk: Chunk, effects: list[Effect]) -> bool:
         sequence = chunk.sequence
-        if end(sequence) <= progress.allowed:
+        if covers(progress.allowed, sequence):
             return True
         if not chunk.own:
             return self.mirrors <= 1
@@ -279,14 +282,14 @@ class EntryPoint:
         return effects
 
     def _mirrored(self, producer: str, safe: tuple[int, int]) -> Mirrored:
-        return Mirrored(self.source.name, producer, *safe)
+        return Mirrored(self.source.name, producer, *safe, self._progress(producer).attempt)
 
     # --- peers
 
     def on_mirror(self, now: int, peer: str, mirror: Mirror) -> list[Effect]:
         sequence = mirror.sequence
         progress = self._progress(sequence.producer)
-        if self._clocked and sequence.attempt < progress.attempt and end(sequence) > mirror.show:
+        if self._clocked and sequence.attempt < progress.attempt and not covers(mirror.show, sequence):
             return []
         if sequence.attempt > progress.attempt:
             progress.attempt, progress.client = sequence.attempt, None
@@ -307,36 +310,54 @@ class EntryPoint:
         sequence = mirror.sequence
         if end(sequence) <= (progress.shown, progress.promise):
             return []
+        effects: list[Effect] = []
         if self._clocked:
-            self._give_way(progress, sequence)
+            self._floor = max(self._floor, sequence.promise)
+            effects += self._give_way(progress, sequence, mirror.rows)
         else:
             for chunk in progress.queue:
-                if end(chunk.sequence) <= end(sequence):
+                if covers(end(sequence), chunk.sequence):
                     chunk.holders.add(peer)
         if end(sequence) <= (progress.taken, progress.promised):
-            return []
+            return effects
         skip = progress.taken - sequence.first
         rows = mirror.rows if skip == 0 else self._identify.beyond(mirror.rows, skip, sequence)
         rest = Sequence(sequence.producer, progress.taken, sequence.until, sequence.promise, sequence.attempt)
         chunk = Chunk(rows, rest, own=False, now=now)
         self._queue(progress, chunk)
+        return effects + self._hold_apart(chunk)
+
+    def _give_way(self, progress: Progress, sequence: Sequence, rows: Batch | None) -> list[Effect]:
+        """The producer has turned to another origin, whose clock counts. What waits here with the same stamps is
+        now of that origin; where stamps differ, what an earlier origin gave goes, with all behind it. None of
+        that was shown anywhere: the new origin would have had to hold it."""
+        effects: list[Effect] = []
+        progress.forget_promises(sequence.attempt)
+        for chunk in list(progress.queue):
+            if chunk.sequence.attempt >= sequence.attempt or not chunk.overlaps(sequence):
+                continue
+            if chunk.differs(sequence, rows):
+                progress.drop_from(chunk)
+                break
+            chunk.sequence = msgspec.structs.replace(chunk.sequence, attempt=sequence.attempt)
+            if chunk.own:
+                chunk.own = False
+                effects += self._hold_apart(chunk)
+        return effects
+
+    def _hold_apart(self, chunk: Chunk) -> list[Effect]:
         if self.mirrors <= 1:
             return []
-        append = self._held.append(rows, sequence=rest)
+        append = self._held.append(chunk.rows, sequence=chunk.sequence)
         chunk.held_at = append.position
         return [append]
 
-    def _give_way(self, progress: Progress, sequence: Sequence) -> None:
-        """The producer has turned to another origin, whose clock counts: what an earlier one stamped goes. It
-        was not shown anywhere, for the new origin did not hold it."""
-        while progress.queue and _is_superseded(progress.queue[-1].sequence, sequence):
-            progress.queue.pop()
-            progress.taken = progress.queue[-1].sequence.until if progress.queue else progress.shown
-
     def on_held(self, record: Record) -> list[Effect]:
-        """Tuples held apart are on disk: their origin may count this peer."""
+        """Tuples held apart are on disk: their origin may count this peer, if they have not given way meanwhile."""
         assert record.sequence is not None
         progress = self._progress(record.sequence.producer)
+        if not any(chunk.is_written_as(record) for chunk in progress.queue):
+            return []
         progress.held = max(progress.held, end(record.sequence))
         if progress.origin is None:
             return []
@@ -349,7 +370,9 @@ class EntryPoint:
         if mirrored.until >= progress.shown:
             self._lagging.discard(peer)
         for chunk in progress.queue:
-            if end(chunk.sequence) <= known:
+            # What it holds may be another origin's stamps, up to another promise.
+            same = not self._clocked or mirrored.attempt == chunk.sequence.attempt
+            if same and covers(known, chunk.sequence):
                 chunk.holders.add(peer)
         return self._show_ready(now, progress)
 
@@ -377,7 +400,7 @@ class EntryPoint:
             sequence = mirror.sequence
             progress = self._progress(sequence.producer)
             if sequence.first > progress.taken:
-                if progress.taken > 0:
+                if progress.taken > 0 or caught_up.complete_from == END:
                     continue
                 # Nothing of this producer is left here: as complete as the peer.
                 progress.taken = progress.shown = sequence.first
@@ -445,12 +468,10 @@ class EntryPoint:
 
     def on_timer(self, now: int) -> list[Effect]:
         effects = self._timer(now)
+        if not self._may_stamp:
+            return effects
         for producer, progress in self._producers.items():
             if progress.client is not None and progress.promised < min(now - 1, END):
                 sequence = Sequence(producer, progress.taken, progress.taken, now - 1, progress.attempt)
                 effects += self._originate(now, progress, Chunk(None, sequence, own=True, now=now))
         return effects
-
-
-def _is_superseded(waiting: Sequence, by: Sequence) -> bool:
-    return waiting.first >= by.first and waiting.attempt < by.attempt

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from anabranch.protocols.records import Sequence
-from anabranch.streams.batch import Batch
+from anabranch.protocols.records import Record, Sequence
+from anabranch.streams.batch import Batch, timestamps
 from anabranch.streams.punctuation import BEGINNING
 
 Reached = tuple[int, int]
@@ -24,6 +24,23 @@ class Chunk:
         self.since = self.sent = now
         self.holders: set[str] = set()
         self.held_at: int | None = None
+
+    def overlaps(self, sequence: Sequence) -> bool:
+        return self.sequence.first < sequence.until and sequence.first < self.sequence.until
+
+    def differs(self, sequence: Sequence, rows: Batch | None) -> bool:
+        """Whether it has other timestamps for tuples that ``sequence`` has as well. For sources without late tuples:
+        there each tuple of a sequence is a row."""
+        if self.rows is None or rows is None:
+            return True
+        first, until = max(self.sequence.first, sequence.first), min(self.sequence.until, sequence.until)
+        mine = timestamps(self.rows)[first - self.sequence.first : until - self.sequence.first]
+        other = timestamps(rows)[first - sequence.first : until - sequence.first]
+        return bool((mine != other).any())
+
+    def is_written_as(self, record: Record) -> bool:
+        """Whether ``record`` is what holds it apart on disk."""
+        return self.held_at is not None and self.rows is record.rows
 
 
 class Progress:
@@ -57,6 +74,17 @@ class Progress:
         self.queue: deque[Chunk] = deque()
         self.peers: dict[str, Reached] = {}
 
+    def forget_promises(self, attempt: int) -> None:
+        """Promises without tuples that origins before ``attempt`` gave, and that were not shown, are void."""
+        self.queue = deque(c for c in self.queue if c.rows is not None or c.sequence.attempt >= attempt)
+
+    def drop_from(self, chunk: Chunk) -> None:
+        """Takes back ``chunk`` and all behind it."""
+        while self.queue.pop() is not chunk:
+            pass
+        self.taken = self.queue[-1].sequence.until if self.queue else self.shown
+        self.held = min(self.held, (self.taken, self.promised))
+
     @property
     def promised(self) -> int:
         """Of all that is taken, shown or not."""
@@ -65,6 +93,12 @@ class Progress:
 
 def end(sequence: Sequence) -> Reached:
     return sequence.until, sequence.promise
+
+
+def covers(reached: Reached, sequence: Sequence) -> bool:
+    """Whether all of ``sequence`` is there, its promise too: an entry point whose clock runs ahead may promise
+    beyond what others, further on in the sequence, have promised."""
+    return sequence.until <= reached[0] and sequence.promise <= reached[1]
 
 
 def promise_only(sequence: Sequence) -> Sequence:

@@ -14,7 +14,7 @@ class Settings(msgspec.Struct, frozen=True):
     """A source punctuates at least this often, and at every end of a window downstream."""
     branch_timeout: int = 3 * SECOND
     """A branch that is silent for longer is opened again; the pause doubles each time."""
-    branch_timeout_most: int = 24 * SECOND
+    branch_timeout_most: int = 6 * SECOND
     branch_window: int = 4096
     """Records a log sends ahead of a consumer's last report: beyond it, back-pressure."""
     producer_timeout: int = 4 * SECOND

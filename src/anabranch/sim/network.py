@@ -56,7 +56,7 @@ class Network:
         use.messages += 1
         left = now
         if link in self._bandwidth:
-            left = max(now, self._free.get(link, 0)) + int(size * SECOND / self._bandwidth[link])
+            left = max(now, self._free.get(link, now)) + int(size * SECOND / self._bandwidth[link])
             self._free[link] = left
         delay = self._delay(a, b, left)
         arrival: int | None = left + delay

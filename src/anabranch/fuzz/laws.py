@@ -31,7 +31,7 @@ def lawful(case: Case) -> bool:
         all(_has_lifeline(case, plan) for plan in plans(case))
         and not _overlapping(case.faults)
         and not any(isinstance(x, ClockOffset) and x.site in _stamping(case) for x in case.faults)
-        and (case.klass == "loss" or not _stamps_apart(case))
+        and (case.klass in ("outage", "loss") or not _stamps_apart(case))
         and _KEPT[case.klass](case)
     )
 
@@ -95,8 +95,8 @@ def _outage(case: Case) -> bool:
 
 
 def _stamps_apart(case: Case) -> bool:
-    """Whether entry points that give the timestamps of one source together are hindered: if one fails between
-    taking a tuple and mirroring it, another stamps it anew, and the ideal run is not defined."""
+    """Whether entry points that give the timestamps of one source together are hindered: they wait for each other
+    then, while a live path remains."""
     for source in case.graph.sources:
         points = case.plan.entries[source.name]
         together = source.timestamps == "entry" and len(points) > 1
@@ -126,6 +126,8 @@ def _replaceable(case: Case, loss: Crash) -> bool:
             alone = len(mine) < 2 or (case.plan.mirrors < 1 and source.identity == "sequence")
             if alone or source.timestamps == "entry":
                 return False
+            if source.identity == "content" and _depends_on(case.plan, source.name, loss.site):
+                return False
             points += mine
     for fault in case.faults:
         if isinstance(fault, Replan):
@@ -139,6 +141,13 @@ def _replaceable(case: Case, loss: Crash) -> bool:
         for name, sites in case.plan.replicas.items()
         if name in counting and loss.site in sites
     )
+
+
+def _depends_on(plan: Plan, stream: str, site: str) -> bool:
+    """Whether some consumer of the stream has no branch but from this site."""
+    branches = [branch for branch in plan.branches if branch.stream == stream]
+    others = {branch.target for branch in branches if branch.source != site}
+    return any(branch.target not in others for branch in branches)
 
 
 def _takes_away(before: Plan, after: Plan) -> bool:

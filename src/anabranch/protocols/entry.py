@@ -147,10 +147,16 @@ class EntryPoint:
         return not self._clocked or self._answered.issuperset(self.peers)
 
     def _adopt(self, now: int, progress: Progress) -> list[Effect]:
+        """What was taken here under another origin, or at an earlier attempt, and not shown, is now this origin's."""
         effects: list[Effect] = []
+        if self._clocked:
+            self._floor = max(self._floor, progress.promised)
+            progress.forget_promises(progress.attempt)
         for chunk in progress.queue:
-            if not chunk.own and not covers(progress.allowed, chunk.sequence):
+            inherited = not chunk.own or (self._clocked and chunk.sequence.attempt < progress.attempt)
+            if inherited and not covers(progress.allowed, chunk.sequence):
                 chunk.own, chunk.since = True, now
+                chunk.holders.clear()
                 chunk.sequence = msgspec.structs.replace(chunk.sequence, attempt=progress.attempt)
                 effects += self._mirror(now, progress, chunk, self.peers)
         return effects
@@ -328,9 +334,9 @@ class EntryPoint:
         return effects + self._hold_apart(chunk)
 
     def _give_way(self, progress: Progress, sequence: Sequence, rows: Batch | None) -> list[Effect]:
-        """The producer has turned to another origin, whose clock counts. What waits here with the same stamps is
-        now of that origin; where stamps differ, what an earlier origin gave goes, with all behind it. None of
-        that was shown anywhere: the new origin would have had to hold it."""
+        """The producer has turned to another origin, whose clock counts. What waits here with the same stamps
+        is now of that origin; where stamps differ, what an earlier origin gave goes, with all behind it. None
+        of that was shown anywhere: the new origin would have had to hold it."""
         effects: list[Effect] = []
         progress.forget_promises(sequence.attempt)
         for chunk in list(progress.queue):
@@ -353,7 +359,8 @@ class EntryPoint:
         return [append]
 
     def on_held(self, record: Record) -> list[Effect]:
-        """Tuples held apart are on disk: their origin may count this peer, if they have not given way meanwhile."""
+        """Tuples held apart are on disk: their origin may count this peer, if they have not given way
+        meanwhile."""
         assert record.sequence is not None
         progress = self._progress(record.sequence.producer)
         if not any(chunk.is_written_as(record) for chunk in progress.queue):

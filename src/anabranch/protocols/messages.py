@@ -58,8 +58,8 @@ class Mirror(msgspec.Struct, frozen=True):
 
 
 class Mirrored(msgspec.Struct, frozen=True):
-    """Peer to entry point: every sequence of ``producer`` below ``until``, and ``promise``, is in its log; the last
-    origin it has heard of is that of ``attempt``."""
+    """Peer to entry point: every sequence of ``producer`` below ``until``, and ``promise``, is in its log;
+    the last origin it has heard of is that of ``attempt``."""
 
     source: str
     producer: str

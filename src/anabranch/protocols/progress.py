@@ -29,8 +29,8 @@ class Chunk:
         return self.sequence.first < sequence.until and sequence.first < self.sequence.until
 
     def differs(self, sequence: Sequence, rows: Batch | None) -> bool:
-        """Whether it has other timestamps for tuples that ``sequence`` has as well. For sources without late tuples:
-        there each tuple of a sequence is a row."""
+        """Whether it has other timestamps for tuples that ``sequence`` has as well. For sources without late
+        tuples: there each tuple of a sequence is a row."""
         if self.rows is None or rows is None:
             return True
         first, until = max(self.sequence.first, sequence.first), min(self.sequence.until, sequence.until)
@@ -96,8 +96,8 @@ def end(sequence: Sequence) -> Reached:
 
 
 def covers(reached: Reached, sequence: Sequence) -> bool:
-    """Whether all of ``sequence`` is there, its promise too: an entry point whose clock runs ahead may promise
-    beyond what others, further on in the sequence, have promised."""
+    """Whether all of ``sequence`` is there, its promise too: an entry point whose clock runs ahead may
+    promise beyond what others, further on in the sequence, have promised."""
     return sequence.until <= reached[0] and sequence.promise <= reached[1]
 
 

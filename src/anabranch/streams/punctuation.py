@@ -1,16 +1,17 @@
 """Punctuation: the knowledge of progress, and its laws.
 
-A punctuation p on a stream says: no later tuple has a timestamp <= p. It never decreases. *complete from C* says:
-every tuple of the ideal stream with a timestamp > C, up to the punctuation, is here.
+A punctuation p on a stream says: no later tuple has a timestamp <= p. It never decreases. *complete from C*
+says: every tuple of the ideal stream with a timestamp > C, up to the punctuation, is here.
 
-Through an operator the punctuation is the minimum over the inputs. Where branches of one stream rejoin it is the
-maximum, but only over the branches that may speak: :class:`Frontier`.
+Through an operator the punctuation is the minimum over the inputs. Where branches of one stream rejoin it is
+the maximum, but only over the branches that may speak: :class:`Frontier`.
 """
 
 from __future__ import annotations
 
 BEGINNING = -(2**62)
-"""Before every timestamp: the punctuation of a stream that has promised nothing, the C of one that has everything."""
+"""Before every timestamp: the punctuation of a stream that has promised nothing, the C of one that has
+everything."""
 
 END = 2**62
 """After every timestamp: the punctuation of a finished stream, the C of one of which nothing is known yet."""
@@ -28,9 +29,9 @@ def later(time: int, by: int) -> int:
 class Frontier:
     """The punctuation of a stream whose branches rejoin.
 
-    A branch that opened late, or whose replica started late, has not sent everything: its punctuation p only says
-    that everything in (C, p] is here. So it may speak once this stream's own punctuation is >= C; until then its
-    promises wait.
+    A branch that opened late, or whose replica started late, has not sent everything: its punctuation p only
+    says that everything in (C, p] is here. So it may speak once this stream's own punctuation is >= C; until
+    then its promises wait.
 
     >>> f = Frontier()
     >>> f.settle(BEGINNING)                     # the stream starts with everything
@@ -84,7 +85,8 @@ class Frontier:
         return min((c for c, _ in self._promises.values()), default=END)
 
     def least_waiting(self) -> int:
-        """The smallest complete_from, beyond the punctuation, of a branch whose promise waits; END if none does."""
+        """The smallest complete_from, beyond the punctuation, of a branch whose promise waits; END if none
+        does."""
         now = self.punctuation
         return min((c for c, p in self._promises.values() if now < c < END and p > now), default=END)
 

@@ -95,8 +95,8 @@ def _outage(case: Case) -> bool:
 
 
 def _stamps_apart(case: Case) -> bool:
-    """Whether entry points that give the timestamps of one source together are hindered: they wait for each other
-    then, while a live path remains."""
+    """Whether entry points that give the timestamps of one source together are hindered: they wait for each
+    other then, while a live path remains."""
     for source in case.graph.sources:
         points = case.plan.entries[source.name]
         together = source.timestamps == "entry" and len(points) > 1
@@ -137,7 +137,7 @@ def _replaceable(case: Case, loss: Crash) -> bool:
             return False
     counting = [x.name for x in case.graph.operators if isinstance(x, CountAggregate)]
     return all(
-        len(sites) > 1
+        len(sites) > 1 and not _depends_on(case.plan, name, loss.site)
         for name, sites in case.plan.replicas.items()
         if name in counting and loss.site in sites
     )

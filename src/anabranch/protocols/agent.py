@@ -169,8 +169,10 @@ class Agent:
         return egress
 
     def _consumers(self, stream: str) -> tuple[str, ...]:
-        """Who needs a stream of this site; the entry points of a source need each other's logs as well."""
-        consumers = self._roles.consumers.get(stream, ())
+        """Who needs a stream of this site: all that consume it under the plan, from whatever site. The entry points
+        of a source need each other's logs as well."""
+        assert self.plan is not None
+        consumers = tuple(dict.fromkeys(b.target for b in self.plan.branches if b.stream == stream))
         peers = self.entries[stream].peers if stream in self.entries else ()
         return (*consumers, *(PEER + peer for peer in peers))
 
@@ -356,6 +358,7 @@ class Agent:
             effects += fragment.on_tick(self._peers(now, role))
         for stream, ingress in self.ingresses.items():
             effects += self._tend(now, stream, ingress)
+        effects += self._tell_needs()
         for egress in self.egresses.values():
             effects += egress.trim(self._retention)
         return effects + self._heartbeats.on_tick(now, self.version)
@@ -367,22 +370,40 @@ class Agent:
         return tuple(s for s in sites if s != self.site and not self._heartbeats.is_silent(now, s))
 
     def _tend(self, now: int, stream: str, ingress: Ingress) -> list[Effect]:
-        """What an ingress stream needs now and then: branches kept open, upstream told, its log trimmed."""
-        consuming = [f for role, f in self.fragments.items() if stream in role.inputs]
-        wanted = [role for role in self._roles.fragments if stream in role.inputs]
-        if len(consuming) == len(wanted):
-            upstream = min((f.needed_of(stream, here=False) for f in consuming), default=END)
+        """What an ingress stream needs now and then: branches kept open, its log trimmed."""
+        effects: list[Effect] = []
+        consuming = self._consuming(stream)
+        if consuming is not None:
             here = min((f.needed_of(stream, here=True) for f in consuming), default=END)
-            ingress.floor = max(ingress.floor, upstream)
-            needed = min(upstream, ingress.durable)
-            effects = [*ingress.trim(min(here, ingress.durable), self._retention)]
-        else:
-            needed, effects = BEGINNING, []
-        effects += ingress.on_tick(now)
-        for source, reader in ingress.rejoin.readers.items():
-            if source == self.site:
-                if stream in self.egresses:
-                    self.egresses[stream].on_needed(self.site, needed)
-            else:
-                effects.append(Send(source, m.Needed(stream, needed, reader.position or 0, self.version)))
+            ingress.floor = max(
+                ingress.floor, min((f.needed_of(stream, here=False) for f in consuming), default=END)
+            )
+            effects += ingress.trim(min(here, ingress.durable), self._retention)
+        return effects + ingress.on_tick(now)
+
+    def _consuming(self, stream: str) -> list[Fragment] | None:
+        """The fragments that consume a stream; None while one of them has not begun."""
+        if any(stream in role.consumed and role not in self.fragments for role in self._roles.fragments):
+            return None
+        return [fragment for role, fragment in self.fragments.items() if stream in role.consumed]
+
+    def _tell_needs(self) -> list[Effect]:
+        """Every site that yields a stream consumed here hears what of it is still needed, also one that has no
+        branch to here now: a later plan may give it one."""
+        assert self.plan is not None
+        effects: list[Effect] = []
+        for stream in dict.fromkeys(s for role in self._roles.fragments for s in role.consumed):
+            consuming = self._consuming(stream)
+            if consuming is None:
+                continue
+            ingress = self.ingresses.get(stream)
+            needed = min(f.needed_of(stream, here=False) for f in consuming)
+            if stream in self._roles.ingresses:
+                needed = BEGINNING if ingress is None else min(needed, ingress.durable)
+            for site in self.plan.carriers(stream):
+                if site != self.site:
+                    position = 0 if ingress is None else ingress.rejoin.position_at(site)
+                    effects.append(Send(site, m.Needed(stream, needed, position, self.version)))
+                elif stream in self.egresses:
+                    self.egresses[stream].on_needed(site, needed)
         return effects

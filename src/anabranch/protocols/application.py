@@ -3,6 +3,7 @@ arrival or in order."""
 
 from __future__ import annotations
 
+from anabranch.plan import Plan
 from anabranch.protocols.effects import Deliver, Effect, Report, Send
 from anabranch.protocols.events import Gap
 from anabranch.protocols.messages import Needed, Version
@@ -22,6 +23,8 @@ class Application:
         self.stream = stream
         self.rejoin = Rejoin(stream, name, settings, now)
         self.version: Version = (0, "")
+        self.carriers: tuple[str, ...] = ()
+        """The sites that yield the stream, with a branch to here or not."""
         self._sorter = Sorter() if ordered else None
         self._released = BEGINNING
 
@@ -30,9 +33,14 @@ class Application:
         """The stream has ended, and everything has been delivered."""
         return self.rejoin.frontier.punctuation == END
 
-    def connect(self, now: int, version: Version, sources: tuple[str, ...]) -> list[Effect]:
-        self.version = version
-        return self.rejoin.keep_only(now, sources)
+    def connect(self, now: int, plan: Plan) -> list[Effect]:
+        """Follows a plan, if it is later than the present one."""
+        if (plan.epoch, plan.coordinator) <= self.version:
+            return []
+        self.version = (plan.epoch, plan.coordinator)
+        self.carriers = plan.carriers(self.stream)
+        branches = [b for b in plan.branches if b.target == self.name and b.stream == self.stream]
+        return self.rejoin.keep_only(now, tuple(branch.source for branch in branches))
 
     def on_record(self, now: int, source: str, position: int, record: Record) -> list[Effect]:
         rows, _, effects = self.rejoin.record(now, source, position, record)
@@ -67,6 +75,7 @@ class Application:
         effects += [*gap, *self._begin(now)]
         effects += self._deliver(None)
         punctuation = self.rejoin.frontier.punctuation
-        for source, reader in self.rejoin.readers.items():
-            effects.append(Send(source, Needed(self.stream, punctuation, reader.position or 0, self.version)))
+        for site in self.carriers:
+            position = self.rejoin.position_at(site)
+            effects.append(Send(site, Needed(self.stream, punctuation, position, self.version)))
         return effects

@@ -215,6 +215,11 @@ class Rejoin:
         self._moved = now
         self.filter.punctuate(self.frontier.punctuation)
 
+    def position_at(self, source: str) -> int:
+        """The next position expected of a branch; 0 if there is none."""
+        reader = self.readers.get(source)
+        return 0 if reader is None else reader.position or 0
+
     @property
     def cursors(self) -> tuple[Cursor, ...]:
         return tuple(

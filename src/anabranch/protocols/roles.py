@@ -18,11 +18,13 @@ from anabranch.plan import Plan
 
 
 class FragmentRole(msgspec.Struct, frozen=True):
-    """Operators in topological order, the streams they take in, the streams others want of them."""
+    """Operators in topological order, the streams they take in, the streams others want of them; ``consumed``: the
+    streams they take in or pass among themselves."""
 
     operators: tuple[str, ...]
     inputs: tuple[str, ...]
     exports: tuple[str, ...]
+    consumed: tuple[str, ...]
 
 
 class Roles(msgspec.Struct, frozen=True):
@@ -113,18 +115,23 @@ def _fragment(
 ) -> FragmentRole:
     operators = tuple(name for name in local if name in group)
     inputs = {i: None for name in operators for i in local[name].inputs if i not in fused[name]}
-    return FragmentRole(operators, tuple(inputs), tuple(name for name in operators if consumers.get(name)))
+    consumed = dict.fromkeys(i for name in operators for i in local[name].inputs)
+    exports = tuple(name for name in operators if consumers.get(name))
+    return FragmentRole(operators, tuple(inputs), exports, tuple(consumed))
 
 
 def spans(graph: Graph, role: FragmentRole) -> dict[tuple[str, str], int]:
-    """For each input and export that depends on it: the longest sum of windows on a way between them."""
-    nodes = {op.name: op for op in graph.operators}
+    """For each stream that the fragment consumes, from outside or within, and each export that depends on it: the
+    longest sum of windows on a way between them."""
+    inputs = {name: graph.node(name).inputs for name in role.operators}
     result: dict[tuple[str, str], int] = {}
-    for stream in role.inputs:
+    for stream in role.consumed:
         reach = {stream: 0}
         for name in role.operators:
-            ways = [reach[i] for i in nodes[name].inputs if i in reach]
+            ways = [reach[i] for i in inputs[name] if i in reach]
             if ways:
                 reach[name] = max(ways) + graph.span(name)
-        result |= {(stream, export): reach[export] for export in role.exports if export in reach}
+        result |= {
+            (stream, export): reach[export] for export in role.exports if export in reach and export != stream
+        }
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from anabranch.plan import Plan
 from anabranch.protocols.agent import Agent
 from anabranch.protocols.application import Application
 from anabranch.protocols.producer import Producer
@@ -41,7 +40,6 @@ class ApplicationNode:
         self.application = application
         self.name = application.name
         self.place = place
-        self.plan: Plan | None = None
         self.delivered: list[tuple[int, Batch]] = []
         self.complete_at: int | None = None
 

@@ -466,14 +466,7 @@ class Simulation:
     # --- applications and producers
 
     def _connect(self, node: ApplicationNode, plan: Plan) -> None:
-        version = (plan.epoch, plan.coordinator)
-        if version <= node.application.version:
-            return
-        node.plan = plan
-        sources = tuple(
-            b.source for b in plan.branches if b.target == node.name and b.stream == node.application.stream
-        )
-        self._execute(node, node.application.connect(self.now, version, sources))
+        self._execute(node, node.application.connect(self.now, plan))
 
     def _tick_application(self, node: ApplicationNode) -> None:
         self._execute(node, node.application.on_tick(self.now))

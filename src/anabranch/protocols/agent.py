@@ -169,8 +169,8 @@ class Agent:
         return egress
 
     def _consumers(self, stream: str) -> tuple[str, ...]:
-        """Who needs a stream of this site: all that consume it under the plan, from whatever site. The entry points
-        of a source need each other's logs as well."""
+        """Who needs a stream of this site: all that consume it under the plan, from whatever site. The entry
+        points of a source need each other's logs as well."""
         assert self.plan is not None
         consumers = tuple(dict.fromkeys(b.target for b in self.plan.branches if b.stream == stream))
         peers = self.entries[stream].peers if stream in self.entries else ()
@@ -388,8 +388,8 @@ class Agent:
         return [fragment for role, fragment in self.fragments.items() if stream in role.consumed]
 
     def _tell_needs(self) -> list[Effect]:
-        """Every site that yields a stream consumed here hears what of it is still needed, also one that has no
-        branch to here now: a later plan may give it one."""
+        """Every site that yields a stream consumed here hears what of it is still needed, also one that has
+        no branch to here now: a later plan may give it one."""
         assert self.plan is not None
         effects: list[Effect] = []
         for stream in dict.fromkeys(s for role in self._roles.fragments for s in role.consumed):

@@ -67,4 +67,4 @@ def answer(
         if complete_from == END:
             complete_from = max(record.high, record.complete_from)
         mirrors.append(Mirror(source, record.rows, sequence, end(sequence)))
-    return CaughtUp(source, complete_from, (*mirrors, *waiting), taken)
+    return CaughtUp(source, known, complete_from, (*mirrors, *waiting), taken)

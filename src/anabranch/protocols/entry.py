@@ -103,7 +103,7 @@ class EntryPoint:
             if record.sequence.first == progress.taken:
                 chunk = Chunk(record.rows, record.sequence, own=False, now=now)
                 chunk.held_at = position
-                progress.held = end(record.sequence)
+                chunk.durable = True
                 self._queue(progress, chunk)
         return [*self._catching_up.ask(now, self.peers, self._taken), *self._timer(now)]
 
@@ -147,7 +147,8 @@ class EntryPoint:
         return not self._clocked or self._answered.issuperset(self.peers)
 
     def _adopt(self, now: int, progress: Progress) -> list[Effect]:
-        """What was taken here under another origin, or at an earlier attempt, and not shown, is now this origin's."""
+        """What was taken here under another origin, or at an earlier attempt, and not shown, is now this
+        origin's."""
         effects: list[Effect] = []
         if self._clocked:
             self._floor = max(self._floor, progress.promised)
@@ -284,11 +285,18 @@ class EntryPoint:
         if progress.client is not None:
             effects.append(self._accepted(sequence.producer, progress))
         if progress.origin is not None:
-            effects.append(Send(progress.origin, self._mirrored(sequence.producer, progress.safe)))
+            effects.append(Send(progress.origin, self._mirrored(sequence.producer)))
         return effects
 
-    def _mirrored(self, producer: str, safe: tuple[int, int]) -> Mirrored:
-        return Mirrored(self.source.name, producer, *safe, self._progress(producer).attempt)
+    def _mirrored(self, producer: str) -> Mirrored:
+        """What this peer holds of a producer: shown or apart, and as the last origin gave it."""
+        progress = self._progress(producer)
+        reached = progress.safe
+        for chunk in progress.queue:
+            if not chunk.durable or (self._clocked and chunk.sequence.attempt != progress.attempt):
+                break
+            reached = max(reached, end(chunk.sequence))
+        return Mirrored(self.source.name, producer, *reached, progress.attempt)
 
     # --- peers
 
@@ -308,7 +316,7 @@ class EntryPoint:
         effects = self._hold(now, peer, progress, mirror)
         effects += self._show_ready(now, progress)
         if before == (progress.taken, progress.promised):
-            effects.append(Send(peer, self._mirrored(sequence.producer, max(progress.safe, progress.held))))
+            effects.append(Send(peer, self._mirrored(sequence.producer)))
         return effects
 
     def _hold(self, now: int, peer: str, progress: Progress, mirror: Mirror) -> list[Effect]:
@@ -363,12 +371,12 @@ class EntryPoint:
         meanwhile."""
         assert record.sequence is not None
         progress = self._progress(record.sequence.producer)
-        if not any(chunk.is_written_as(record) for chunk in progress.queue):
+        written = [chunk for chunk in progress.queue if chunk.is_written_as(record)]
+        for chunk in written:
+            chunk.durable = True
+        if not written or progress.origin is None:
             return []
-        progress.held = max(progress.held, end(record.sequence))
-        if progress.origin is None:
-            return []
-        return [Send(progress.origin, self._mirrored(record.sequence.producer, progress.held))]
+        return [Send(progress.origin, self._mirrored(record.sequence.producer))]
 
     def on_mirrored(self, now: int, peer: str, mirrored: Mirrored) -> list[Effect]:
         progress = self._progress(mirrored.producer)
@@ -407,7 +415,8 @@ class EntryPoint:
             sequence = mirror.sequence
             progress = self._progress(sequence.producer)
             if sequence.first > progress.taken:
-                if progress.taken > 0 or caught_up.complete_from == END:
+                answers_nothing_known = not dict(caught_up.known).get(sequence.producer)
+                if progress.taken > 0 or caught_up.complete_from == END or not answers_nothing_known:
                     continue
                 # Nothing of this producer is left here: as complete as the peer.
                 progress.taken = progress.shown = sequence.first

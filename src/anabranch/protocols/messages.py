@@ -76,11 +76,12 @@ class CatchUp(msgspec.Struct, frozen=True):
 
 
 class CaughtUp(msgspec.Struct, frozen=True):
-    """Peer to entry point: what it holds, from a record on that is complete from ``complete_from``;
-    ``taken``: for each producer the next sequence it expects, with what it has not shown yet and will
-    mirror."""
+    """Peer to entry point, in answer to what it knew (``known``): what it holds, from a record on that is
+    complete from ``complete_from``; ``taken``: for each producer the next sequence it expects, with what it
+    has not shown yet and will mirror."""
 
     source: str
+    known: tuple[tuple[str, int], ...]
     complete_from: int
     mirrors: tuple[Mirror, ...]
     taken: tuple[tuple[str, int], ...]

@@ -15,7 +15,7 @@ Reached = tuple[int, int]
 class Chunk:
     """Consecutive tuples of a producer that are taken and not yet shown. ``own``: this is their origin."""
 
-    __slots__ = ("held_at", "holders", "own", "rows", "sent", "sequence", "since")
+    __slots__ = ("durable", "held_at", "holders", "own", "rows", "sent", "sequence", "since")
 
     def __init__(self, rows: Batch | None, sequence: Sequence, own: bool, now: int) -> None:
         self.rows = rows
@@ -24,6 +24,7 @@ class Chunk:
         self.since = self.sent = now
         self.holders: set[str] = set()
         self.held_at: int | None = None
+        self.durable = False
 
     def overlaps(self, sequence: Sequence) -> bool:
         return self.sequence.first < sequence.until and sequence.first < self.sequence.until
@@ -40,19 +41,21 @@ class Chunk:
 
     def is_written_as(self, record: Record) -> bool:
         """Whether ``record`` is what holds it apart on disk."""
-        return self.held_at is not None and self.rows is record.rows
+        assert record.sequence is not None
+        mine = (self.sequence.first, *end(self.sequence))
+        written = (record.sequence.first, *end(record.sequence))
+        return self.held_at is not None and self.rows is record.rows and mine == written
 
 
 class Progress:
     """One producer, as this entry point knows it. Sequences below ``taken`` are here, below ``shown`` they
-    are in the egress log, below ``safe`` they are durable there, below ``held`` durable apart, below
-    ``allowed`` they may be shown; each with the promise that goes with it."""
+    are in the egress log, below ``safe`` they are durable there, below ``allowed`` they may be shown; each
+    with the promise that goes with it."""
 
     __slots__ = (
         "allowed",
         "attempt",
         "client",
-        "held",
         "origin",
         "peers",
         "promise",
@@ -67,7 +70,6 @@ class Progress:
         self.promise = BEGINNING
         self.safe = (0, BEGINNING)
         self.allowed = (0, BEGINNING)
-        self.held = (0, BEGINNING)
         self.attempt = 0
         self.client: str | None = None
         self.origin: str | None = None
@@ -83,7 +85,6 @@ class Progress:
         while self.queue.pop() is not chunk:
             pass
         self.taken = self.queue[-1].sequence.until if self.queue else self.shown
-        self.held = min(self.held, (self.taken, self.promised))
 
     @property
     def promised(self) -> int:

@@ -18,8 +18,8 @@ from anabranch.plan import Plan
 
 
 class FragmentRole(msgspec.Struct, frozen=True):
-    """Operators in topological order, the streams they take in, the streams others want of them; ``consumed``: the
-    streams they take in or pass among themselves."""
+    """Operators in topological order, streams they take in, streams others want of them; ``consumed``:
+    the streams they take in or pass among themselves."""
 
     operators: tuple[str, ...]
     inputs: tuple[str, ...]
@@ -121,8 +121,8 @@ def _fragment(
 
 
 def spans(graph: Graph, role: FragmentRole) -> dict[tuple[str, str], int]:
-    """For each stream that the fragment consumes, from outside or within, and each export that depends on it: the
-    longest sum of windows on a way between them."""
+    """For each stream that the fragment consumes, from outside or within, and each export that depends on it:
+    the longest sum of windows on a way between them."""
     inputs = {name: graph.node(name).inputs for name in role.operators}
     result: dict[tuple[str, str], int] = {}
     for stream in role.consumed:

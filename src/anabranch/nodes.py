@@ -32,28 +32,27 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sourc
         return ()
 
 
-class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="filter", tag_field="kind"):
+class _OfOneInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An operator on the stream ``input``."""
+
+    name: str
+    input: str
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.input,)
+
+
+class Filter(_OfOneInput, frozen=True, forbid_unknown_fields=True, tag="filter", tag_field="kind"):
     """Passes the tuples for which ``predicate`` is true."""
 
-    name: str
-    input: str
     predicate: str
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return (self.input,)
 
-
-class Map(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="map", tag_field="kind"):
+class Map(_OfOneInput, frozen=True, forbid_unknown_fields=True, tag="map", tag_field="kind"):
     """Computes exactly these columns, each ``(name, expression)``."""
 
-    name: str
-    input: str
     columns: tuple[tuple[str, str], ...]
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return (self.input,)
 
 
 class Union(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="union", tag_field="kind"):
@@ -78,67 +77,43 @@ class Join(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="join", 
         return (self.left, self.right)
 
 
-class Aggregate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="aggregate", tag_field="kind"):
+class Aggregate(_OfOneInput, frozen=True, forbid_unknown_fields=True, tag="aggregate", tag_field="kind"):
     """Windows ``[e - window, e)`` for all multiples ``e`` of ``every``; aggregates are (name, expression)."""
 
-    name: str
-    input: str
     window: int
     every: int
     by: tuple[str, ...]
     aggregates: tuple[tuple[str, str], ...]
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return (self.input,)
-
 
 class CountAggregate(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="count_aggregate", tag_field="kind"
+    _OfOneInput, frozen=True, forbid_unknown_fields=True, tag="count_aggregate", tag_field="kind"
 ):
     """Per group, windows of ``count`` tuples every ``every`` tuples, in canonical order."""
 
-    name: str
-    input: str
     count: int
     every: int
     by: tuple[str, ...]
     aggregates: tuple[tuple[str, str], ...]
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return (self.input,)
 
-
-class TopK(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="top_k", tag_field="kind"):
+class TopK(_OfOneInput, frozen=True, forbid_unknown_fields=True, tag="top_k", tag_field="kind"):
     """The ``k`` tuples of each window with the greatest ``by`` (an expression)."""
 
-    name: str
-    input: str
     k: int
     by: str
     window: int
     every: int
 
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return (self.input,)
 
-
-class Custom(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="custom", tag_field="kind"):
+class Custom(_OfOneInput, frozen=True, forbid_unknown_fields=True, tag="custom", tag_field="kind"):
     """User Python, ``package.module:name``; with a window it is an aggregate, without one it maps batches."""
 
-    name: str
-    input: str
     target: str
     columns: tuple[Column, ...]
     window: int | None = None
     every: int | None = None
     by: tuple[str, ...] = ()
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return (self.input,)
 
 
 Operator = Filter | Map | Union | Join | Aggregate | CountAggregate | TopK | Custom

@@ -1,4 +1,4 @@
-"""Small batches, records and messages for the tests of single protocols. Time is counted in whole numbers from 0."""
+"""Small batches, records and messages for the tests of single protocols; time is counted from 0."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -59,4 +59,6 @@ def reported(effects: Iterable[Effect]) -> list[Any]:
 
 
 def sent(effects: Iterable[Effect], kind: type) -> list[Any]:
-    return [effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, kind)]
+    return [
+        effect.message for effect in effects if isinstance(effect, Send) and isinstance(effect.message, kind)
+    ]

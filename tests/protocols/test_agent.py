@@ -1,4 +1,4 @@
-"""A site's agent: plans installed and spread, roles begun and stopped, messages for those who are not here."""
+"""A site's agent: plans installed and spread, roles begun and stopped, strangers turned away."""
 
 import msgspec
 import pytest
@@ -86,7 +86,8 @@ def test_a_site_begins_with_what_the_plan_gives_it() -> None:
     assert list(a.agent.egresses) == ["s", "f"]
     assert list(b.agent.ingresses) == ["f"]
     assert [role.operators for role in b.agent.fragments] == [("g",)]
-    assert not (c.agent.entries or c.agent.ingresses or c.agent.fragments or c.agent.egresses)
+    parts = (c.agent.entries, c.agent.ingresses, c.agent.fragments, c.agent.egresses)
+    assert not any(parts)
 
 
 @pytest.mark.parametrize("stale", [plan(1, "b"), plan(2, "a"), plan(2, "b")])
@@ -170,7 +171,9 @@ def test_a_plan_that_is_offered_before_the_log_has_been_read_is_kept_behind_it()
     assert kept == [site.disk.stream("plan").end]
 
 
-@pytest.mark.xfail(strict=True, reason="within one life of the agent all of a stream's logs have one generation")
+@pytest.mark.xfail(
+    strict=True, reason="within one life of the agent all of a stream's logs have one generation"
+)
 def test_a_stream_that_is_dropped_and_begun_again_is_another_generation() -> None:
     """Else a reader that missed the plan between takes its old position for one of the new log."""
     site = Site("a", plan())
@@ -207,5 +210,9 @@ def test_a_tick_sends_heartbeats_and_needs_and_sets_the_next() -> None:
 
 def test_entry_points_tell_each_other_what_they_need() -> None:
     site = Site("a", plan(entries="ab"))
-    needs = [e.to for e in site.agent.on_timer(SECOND, "tick") if isinstance(e, Send) and isinstance(e.message, Needed)]
+    needs = [
+        e.to
+        for e in site.agent.on_timer(SECOND, "tick")
+        if isinstance(e, Send) and isinstance(e.message, Needed)
+    ]
     assert needs == ["b", "b"], "as an entry point, and as a consumer of its log"

@@ -2,6 +2,7 @@
 
 from pieces import SECOND, contents, log, reported
 
+from anabranch.plan import Branch, Plan
 from anabranch.protocols.application import Application
 from anabranch.protocols.effects import Deliver, Effect
 from anabranch.protocols.events import Gap
@@ -12,7 +13,8 @@ from anabranch.streams.punctuation import BEGINNING, END
 
 def application(ordered: bool, *sources: str) -> Application:
     made = Application("app", "s", ordered, Settings(gap_patience=100 * SECOND), 0)
-    made.connect(0, (1, ""), sources)
+    branches = tuple(Branch("s", source, "app") for source in sources)
+    made.connect(0, Plan(1, "", {"s": sources}, {}, (), branches))
     for source in sources:
         made.rejoin.opened(0, source, 0, False)
     return made

@@ -1,5 +1,7 @@
 """An entry point: sequences, timestamps, late tuples, mirrors, and what happens when one is missing."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from pieces import COLUMNS, SECOND, appended, contents, reported, sent
@@ -24,7 +26,9 @@ NOTHING: tuple[int, tuple[Record, ...]] = (0, ())
 class Point:
     """An entry point and its log: what it appends is durable at once."""
 
-    def __init__(self, name: str = "a", peers: tuple[str, ...] = (), mirrors: int = 1, source: Source = SOURCE) -> None:
+    def __init__(
+        self, name: str = "a", peers: tuple[str, ...] = (), mirrors: int = 1, source: Source = SOURCE
+    ) -> None:
         self.records: list[Record] = []
         self.held: list[Record] = []
         self.make = (name, peers, mirrors, source)
@@ -50,7 +54,7 @@ class Point:
                     done += self.durable(self.entry.on_held(append.record))
         return done
 
-    def submit(self, first: int, *timestamps: int, now: int = 0, **more: object) -> list[Effect]:
+    def submit(self, first: int, *timestamps: int, now: int = 0, **more: Any) -> list[Effect]:
         return self.durable(self.entry.on_submit(now, "p", submission(first, *timestamps, **more)))
 
     def shown(self) -> list[int]:
@@ -61,7 +65,12 @@ class Point:
 
 
 def submission(
-    first: int, *timestamps: int, promise: int = BEGINNING, safe: int = 0, high: int = BEGINNING, attempt: int = 0,
+    first: int,
+    *timestamps: int,
+    promise: int = BEGINNING,
+    safe: int = 0,
+    high: int = BEGINNING,
+    attempt: int = 0,
     clocked: bool = False,
 ) -> Submit:
     rows = None
@@ -155,7 +164,9 @@ def test_late_tuples_keep_their_place_in_the_sequence_at_every_entry_point() -> 
     assert b.shown() == [100, 60, 70]
 
 
-@pytest.mark.xfail(strict=True, reason="the tuple is appended behind the punctuation, where every filter drops it unseen")
+@pytest.mark.xfail(
+    strict=True, reason="the tuple is appended behind the punctuation, where every filter drops it unseen"
+)
 def test_a_second_producer_is_not_silenced_by_the_promises_of_the_first() -> None:
     """Guarantee 4: what comes behind the source's punctuation is late, and counted."""
     point = Point()
@@ -191,10 +202,9 @@ def test_a_restarted_clock_does_not_stamp_before_what_its_log_holds() -> None:
     assert point.shown()[1] >= 500
 
 
-@pytest.mark.xfail(strict=True, reason="on_timer does not wait for what peers hold of an earlier life")
 def test_a_clock_promises_nothing_before_its_peers_have_told_what_they_hold() -> None:
     point = Point("a", ("b",), source=CLOCKED)
-    point.durable(point.entry.on_caught_up(0, "b", CaughtUp("s", END, (), ())))
+    point.durable(point.entry.on_caught_up(0, "b", CaughtUp("s", (), END, (), ())))
     point.submit(0, 0, now=10, clocked=True)
     point.durable(point.entry.on_mirrored(0, "b", mirrored(1)))
     point.restart(1000)
@@ -256,7 +266,7 @@ def test_an_origin_that_waits_too_long_goes_on_and_says_who_was_missing() -> Non
 def test_an_entry_point_whose_clock_counts_waits_for_all_its_peers() -> None:
     point = Point("a", ("b", "c"), 1, source=CLOCKED)
     for peer in "bc":
-        point.durable(point.entry.on_caught_up(0, peer, CaughtUp("s", END, (), ())))
+        point.durable(point.entry.on_caught_up(0, peer, CaughtUp("s", (), END, (), ())))
     point.submit(0, 0, now=10, clocked=True)
     point.durable(point.entry.on_mirrored(10, "b", mirrored(1)))
     point.tick(100 * SECOND)
@@ -334,7 +344,7 @@ def test_what_no_peer_has_is_a_gap() -> None:
     lost = {"safe": 4, "high": 40}
     assert sent(point.submit(4, 50, now=SECOND, **lost), CatchUp)
     assert reported(point.submit(4, 50, now=2 * SECOND, **lost)) == [], "b has not answered"
-    point.durable(point.entry.on_caught_up(3 * SECOND, "b", CaughtUp("s", END, (), (("p", 1),))))
+    point.durable(point.entry.on_caught_up(3 * SECOND, "b", CaughtUp("s", (), END, (), (("p", 1),))))
     effects = point.submit(4, 50, now=4 * SECOND, **lost)
     assert reported(effects) == [Gap("s", "a", 5, 40)]
     point.durable(point.entry.on_mirrored(4 * SECOND, "b", mirrored(5, 5)))

@@ -1,4 +1,4 @@
-"""A fragment rebuilt from its logs goes on as if nothing had happened; what depends on all of history waits."""
+"""A fragment rebuilt from its logs goes on as if nothing had happened; one without its history waits."""
 
 import random
 
@@ -8,7 +8,18 @@ from hypothesis import strategies as st
 from pieces import COLUMNS, append, appended, contents, log, reported, sent
 
 from anabranch.engines.arrow import ArrowEngine
-from anabranch.graph import Aggregate, Column, CountAggregate, Filter, Graph, Join, Map, Operator, Source, TopK, Union
+from anabranch.graph import (
+    Aggregate,
+    CountAggregate,
+    Filter,
+    Graph,
+    Join,
+    Map,
+    Operator,
+    Source,
+    TopK,
+    Union,
+)
 from anabranch.protocols.effects import Effect, Send
 from anabranch.protocols.egress import Egress
 from anabranch.protocols.events import Waiting
@@ -33,11 +44,11 @@ OPERATORS: tuple[Operator, ...] = (
 
 
 class Site:
-    """A fragment of one operator over the ingress logs of a disk; its consumer needs what it has not yet seen."""
+    """A fragment of one operator over the ingress logs of a disk, and an application."""
 
     def __init__(self, operator: Operator) -> None:
-        self.graph = Graph("q", (Source("s", COLUMNS), Source("t", (Column("v", "bigint"),))), (operator,), ())
-        self.role = FragmentRole(("o",), operator.inputs, ("o",))
+        self.graph = Graph("q", (Source("s", COLUMNS), Source("t", COLUMNS)), (operator,), ())
+        self.role = FragmentRole(("o",), operator.inputs, ("o",), operator.inputs)
         self.disk = Disk()
         self.life = 0
         self.start()
@@ -91,7 +102,9 @@ def inputs(dice: random.Random, streams: tuple[str, ...], count: int) -> list[tu
         stream = dice.choice(streams)
         writer = writers[stream]
         writer.complete_from = BEGINNING
-        tuples = [(max(writer.punctuation, 0) + dice.randrange(1, 15), number + i) for i in range(dice.randrange(3))]
+        tuples = [
+            (max(writer.punctuation, 0) + dice.randrange(1, 15), number + i) for i in range(dice.randrange(3))
+        ]
         number += len(tuples)
         made.append((stream, append(writer, tuples, max(writer.punctuation, 2 * step - dice.randrange(8)))))
     return made + [(stream, append(writers[stream], [], END)) for stream in streams]

@@ -1,4 +1,4 @@
-"""The ingress log: the append is the commit, a crash anywhere changes nothing, trimming keeps what is needed."""
+"""The ingress log: the append is the commit, a crash changes nothing, trimming keeps what is needed."""
 
 import random
 

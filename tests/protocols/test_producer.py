@@ -19,7 +19,9 @@ def tuples(*timestamps: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"ts": ts, "v": pa.array(range(len(timestamps)), pa.int64())})
 
 
-def producer(source: Source = SOURCE, entries: tuple[str, ...] = ("a", "b"), slides: tuple[int, ...] = ()) -> Producer:
+def producer(
+    source: Source = SOURCE, entries: tuple[str, ...] = ("a", "b"), slides: tuple[int, ...] = ()
+) -> Producer:
     made = Producer(source, "p", entries, slides, SETTINGS)
     made.start(0)
     return made

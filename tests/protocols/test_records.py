@@ -45,7 +45,11 @@ def test_size_counts_rows_and_state() -> None:
     assert writer.append(None, state=b"12345").record.size == empty + 5
 
 
-@given(st.lists(st.lists(st.integers(0, 50), max_size=3), min_size=1, max_size=12), st.integers(-1, 60), st.data())
+@given(
+    st.lists(st.lists(st.integers(0, 50), max_size=3), min_size=1, max_size=12),
+    st.integers(-1, 60),
+    st.data(),
+)
 def test_trimming_takes_only_records_behind_and_survives_a_restart(
     contents: list[list[int]], behind: int, data: st.DataObject
 ) -> None:
@@ -58,7 +62,12 @@ def test_trimming_takes_only_records_behind_and_survives_a_restart(
     for trim in writer.trim(behind):
         assert isinstance(trim, Trim)
         stream.trim(trim.keep)
-    kept = {ts for record in stream.records if record.rows is not None for ts in record.rows["_ts"].cast("int64").to_pylist()}
+    kept = {
+        ts
+        for record in stream.records
+        if record.rows is not None
+        for ts in record.rows["_ts"].cast("int64").to_pylist()
+    }
     assert {ts for timestamps in contents for ts in timestamps if ts > behind} <= kept
     assert stream.records, "the last record stays"
     assert stream.end == len(contents)

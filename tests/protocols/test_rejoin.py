@@ -57,7 +57,7 @@ def test_a_hole_opens_the_branch_again_where_it_stood_and_only_once() -> None:
 
 
 def test_other_contents_at_the_expected_position_are_not_taken() -> None:
-    """A log that lost its tail goes on at positions that its readers have seen: its generation gives it away."""
+    """A log without its tail goes on at positions its readers have seen: its generation gives it away."""
     r = rejoin("a")
     r.opened(0, "a", 0, False)
     r.record(0, "a", 0, RECORDS[0])
@@ -162,7 +162,10 @@ def test_a_finished_stream_opens_nothing() -> None:
 def test_a_plan_opens_new_branches_and_closes_those_that_left() -> None:
     r = rejoin("a", "b")
     effects = r.keep_only(0, ("b", "c"))
-    assert [(type(effect).__name__, effect.source) for effect in effects] == [("CloseBranch", "a"), ("OpenBranch", "c")]
+    assert [(type(effect).__name__, effect.source) for effect in effects] == [
+        ("CloseBranch", "a"),
+        ("OpenBranch", "c"),
+    ]
     back = r.keep_only(0, ("a", "b", "c"))
     assert [effect.position for effect in opened(back)] == [None], "it is a new branch"
     assert r.names == ["a", "b", "c"], "whose deliveries are counted on"

@@ -1,4 +1,4 @@
-"""What a site has to do under a plan: which operator replicas share a fragment, what it takes in and serves."""
+"""What a site has to do under a plan: which operator replicas share a fragment, what it takes, serves."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,9 @@ A = ("a",)
 
 
 def graph(*operators: Operator) -> Graph:
-    return Graph("q", (Source("s", COLUMNS), Source("t", COLUMNS)), operators, (Output("o", operators[-1].name),))
+    return Graph(
+        "q", (Source("s", COLUMNS), Source("t", COLUMNS)), operators, (Output("o", operators[-1].name),)
+    )
 
 
 def everywhere(q: Graph, replicas: dict[str, tuple[str, ...]], entry: str = "a") -> Plan:
@@ -26,7 +28,7 @@ CHAIN = graph(Filter("f", "s", "v > 0"), Filter("g", "f", "v > 1"), Filter("h", 
 
 def test_operators_that_only_feed_each_other_are_one_fragment() -> None:
     found = roles(CHAIN, everywhere(CHAIN, {"f": A, "g": A, "h": A}), "a")
-    assert found.fragments == (FragmentRole(("f", "g", "h"), ("s",), ("h",)),)
+    assert found.fragments == (FragmentRole(("f", "g", "h"), ("s",), ("h",), ("s", "f", "g")),)
     assert found.ingresses == {"s": ("a",)}
     assert found.entries == {"s": (), "t": ()}
 
@@ -34,8 +36,8 @@ def test_operators_that_only_feed_each_other_are_one_fragment() -> None:
 def test_a_branch_from_elsewhere_cuts_a_fragment_in_two() -> None:
     found = roles(CHAIN, everywhere(CHAIN, {"f": A, "g": ("a", "b"), "h": A}), "a")
     assert found.fragments == (
-        FragmentRole(("f", "g"), ("s",), ("f", "g")),
-        FragmentRole(("h",), ("g",), ("h",)),
+        FragmentRole(("f", "g"), ("s",), ("f", "g"), ("s", "f")),
+        FragmentRole(("h",), ("g",), ("h",), ("g",)),
     )
     assert found.ingresses == {"s": ("a",), "g": ("a", "b")}
     assert found.consumers["f"] == ("b",), "its replica of g needs no branch of f"
@@ -46,13 +48,17 @@ def test_a_site_without_replicas_has_nothing_to_do() -> None:
 
 
 def test_an_operator_that_depends_on_all_of_history_is_a_fragment_of_its_own() -> None:
-    q = graph(Filter("f", "s", "v > 0"), CountAggregate("n", "f", 2, 1, (), (("c", "count(*)"),)), Filter("h", "n", "c > 0"))
+    q = graph(
+        Filter("f", "s", "v > 0"),
+        CountAggregate("n", "f", 2, 1, (), (("c", "count(*)"),)),
+        Filter("h", "n", "c > 0"),
+    )
     found = roles(q, everywhere(q, {"f": A, "n": A, "h": A}), "a")
     assert [role.operators for role in found.fragments] == [("f",), ("n",), ("h",)]
 
 
 def test_a_fragment_that_would_take_in_what_it_yields_is_torn() -> None:
-    """``u`` takes ``f`` from two sites, but ``g``, which it also takes, and ``f`` would be in its own fragment."""
+    """``u`` takes ``f`` from two sites, and ``g``, through which ``f`` would be in its own fragment."""
     q = graph(Filter("f", "s", "v > 0"), Filter("g", "f", "v > 1"), Union("u", ("f", "g")))
     plan = everywhere(q, {"f": ("a", "b"), "g": A, "u": A})
     branches = [b for b in plan.branches if (b.stream, b.source, b.target) != ("f", "b", "a")]
@@ -70,8 +76,16 @@ def test_spans_add_up_the_windows_on_the_longest_way() -> None:
         Aggregate("x", "s", 30, 30, (), (("n", "count(*)"),)),
         Union("u", ("w", "x")),
     )
-    role = FragmentRole(("j", "w", "x", "u"), ("s", "t"), ("j", "u"))
-    assert spans(q, role) == {("s", "j"): 10, ("t", "j"): 10, ("s", "u"): 30, ("t", "u"): 17}
+    role = FragmentRole(("j", "w", "x", "u"), ("s", "t"), ("j", "u"), ("s", "t", "j", "w", "x"))
+    assert spans(q, role) == {
+        ("s", "j"): 10,
+        ("t", "j"): 10,
+        ("s", "u"): 30,
+        ("t", "u"): 17,
+        ("j", "u"): 7,
+        ("w", "u"): 0,
+        ("x", "u"): 0,
+    }
 
 
 @st.composite
@@ -98,11 +112,15 @@ def plans(draw: st.DrawFn) -> tuple[Graph, Plan]:
 
 
 @given(plans(), st.sampled_from(SITES))
-def test_every_plan_gives_every_replica_one_fragment_with_all_its_inputs(case: tuple[Graph, Plan], site: str) -> None:
+def test_every_plan_gives_every_replica_one_fragment_with_all_its_inputs(
+    case: tuple[Graph, Plan], site: str
+) -> None:
     q, plan = case
     found = roles(q, plan, site)
     here = [op for op in q.operators if site in plan.replicas[op.name]]
-    assert sorted(name for role in found.fragments for name in role.operators) == sorted(op.name for op in here)
+    assert sorted(name for role in found.fragments for name in role.operators) == sorted(
+        op.name for op in here
+    )
     for role in found.fragments:
         assert not set(role.operators) & set(role.inputs), "it would take in what it yields"
         assert role.operators == tuple(op.name for op in q.operators if op.name in role.operators)

@@ -1,5 +1,6 @@
 """A log stores, serves by position, and knows a reader who left off in what is still there."""
 
+import pyarrow as pa
 import pytest
 
 from anabranch.protocols.effects import OpenBranch
@@ -7,8 +8,6 @@ from anabranch.protocols.records import Writer
 from anabranch.sim.disk import Disk, Stream
 from anabranch.streams.batch import Batch, with_ids
 from anabranch.streams.punctuation import BEGINNING
-
-import pyarrow as pa
 
 
 def rows(ts: int) -> Batch:

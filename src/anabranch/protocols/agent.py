@@ -7,6 +7,7 @@ what the plan no longer gives this site stops, and its streams go.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -31,6 +32,10 @@ Log = tuple[int, tuple[Record, ...]]
 """What is left of a stream of the site log: the first position, and the records from there."""
 
 
+GENERATIONS = 24
+"""Bits of a generation that number the writers of one life."""
+
+
 class _Recovery:
     """Streams being read before a role begins."""
 
@@ -41,7 +46,9 @@ class _Recovery:
 
 
 class Agent:
-    """``generation`` numbers this life of the agent: it must differ from every earlier one."""
+    """``life`` numbers this life of the agent: it must differ from every earlier one. Writers take their
+    generations from it, each its own: a stream that a plan takes away and a later one gives back is another
+    log."""
 
     def __init__(
         self,
@@ -51,7 +58,7 @@ class Agent:
         retention: int,
         settings: Settings,
         engine_of: EngineOf,
-        generation: int,
+        life: int,
     ) -> None:
         self.graph = graph
         self.site = site
@@ -64,10 +71,10 @@ class Agent:
         self._retention = retention
         self._settings = settings
         self._engine_of = engine_of
-        self._generation = generation
+        self._generations = count(life << GENERATIONS)
         self._roles = Roles({}, {}, (), {})
         self._recoveries: dict[Any, _Recovery] = {}
-        self._plans = Writer("plan", generation)
+        self._plans = Writer("plan", next(self._generations))
 
     # --- plans
 
@@ -153,7 +160,12 @@ class Agent:
             assert self.plan is not None
             egress = self._egress(name)
             entry = EntryPoint(
-                source, Identify(source), egress, self.graph.slides(name), self._settings, self._generation
+                source,
+                Identify(source),
+                egress,
+                self.graph.slides(name),
+                self._settings,
+                next(self._generations),
             )
             entry.set_peers(self._roles.entries[name], self.plan.mirrors)
             self.entries[name] = entry
@@ -163,7 +175,7 @@ class Agent:
         return self._recover(("entry", name), [out, held, late], begin)
 
     def _egress(self, stream: str) -> Egress:
-        egress = Egress(stream, self.site, self._settings, self._generation)
+        egress = Egress(stream, self.site, self._settings, next(self._generations))
         egress.serve(self._consumers(stream))
         self.egresses[stream] = egress
         return egress
@@ -178,7 +190,7 @@ class Agent:
 
     def _begin_ingress(self, stream: str) -> list[Effect]:
         def begin(now: int, logs: dict[str, Log]) -> list[Effect]:
-            ingress = Ingress(stream, self.site, self._settings, self._generation, now)
+            ingress = Ingress(stream, self.site, self._settings, next(self._generations), now)
             ingress.recover(now, *logs[f"in/{stream}"])
             self.ingresses[stream] = ingress
             return ingress.connect(now, self._roles.ingresses[stream])
@@ -200,7 +212,7 @@ class Agent:
                 egresses,
                 self.site,
                 self._settings,
-                self._generation,
+                next(self._generations),
             )
             self.fragments[role] = fragment
             effects = fragment.recover_snapshots(*logs[snapshots])

@@ -81,7 +81,7 @@ class Simulation:
         self._engine_of = engine_of
         self._queue: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._scheduled = 0
-        self._lives = seed << 20
+        self._lives = (seed % 2**24) << 12
         self._connections = 0
         self._work: deque[tuple[Node, Effect]] = deque()
         self._working = False

@@ -256,9 +256,6 @@ def test_one_site_without_replicas_sends_nothing_and_takes_no_time() -> None:
     assert run.metrics.network_cost == 0
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a local branch is never told how far it was read, and stops at the window's end"
-)
 def test_a_branch_within_a_site_does_not_stop_at_the_end_of_its_window() -> None:
     q = ab.Query("plain")
     q.output("all", q.source("load", "host string, load double").where("load >= 0"))

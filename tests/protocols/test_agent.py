@@ -159,7 +159,6 @@ def test_an_offered_plan_is_installed() -> None:
     assert list(site.agent.ingresses) == ["f"]
 
 
-@pytest.mark.xfail(strict=True, reason="the plan's writer has not read its log and begins at position 0")
 def test_a_plan_that_is_offered_before_the_log_has_been_read_is_kept_behind_it() -> None:
     site = Site("c", plan())
     site.install(plan(2))
@@ -171,9 +170,6 @@ def test_a_plan_that_is_offered_before_the_log_has_been_read_is_kept_behind_it()
     assert kept == [site.disk.stream("plan").end]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="within one life of the agent all of a stream's logs have one generation"
-)
 def test_a_stream_that_is_dropped_and_begun_again_is_another_generation() -> None:
     """Else a reader that missed the plan between takes its old position for one of the new log."""
     site = Site("a", plan())

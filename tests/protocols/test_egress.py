@@ -1,6 +1,5 @@
 """What a replica yields: appended once, with a hole where it has one, kept until nobody needs it."""
 
-import pytest
 from pieces import append, batch, contents, log, reported
 
 from anabranch.protocols.effects import Append, Trim
@@ -44,9 +43,6 @@ def test_what_the_log_has_beyond_its_punctuation_is_not_appended_again() -> None
     assert contents(effect.record.rows) == [(30, 3)]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="without rows beyond its punctuation the log has no filter, and takes all again"
-)
 def test_what_the_log_has_up_to_its_punctuation_is_not_appended_again() -> None:
     e = egress(([(10, 1)], 5), ([(20, 2)], 20))
     assert e.offer(batch((10, 1)), 5) == []

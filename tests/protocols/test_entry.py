@@ -3,7 +3,6 @@
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from pieces import COLUMNS, SECOND, appended, contents, reported, sent
 
 from anabranch.graph import Source
@@ -164,9 +163,6 @@ def test_late_tuples_keep_their_place_in_the_sequence_at_every_entry_point() -> 
     assert b.shown() == [100, 60, 70]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the tuple is appended behind the punctuation, where every filter drops it unseen"
-)
 def test_a_second_producer_is_not_silenced_by_the_promises_of_the_first() -> None:
     """Guarantee 4: what comes behind the source's punctuation is late, and counted."""
     point = Point()

@@ -31,7 +31,9 @@ def model(start: int, said: list[tuple[str, int, int]]) -> int:
 
 
 @given(st.integers(0, 20), words)
-def test_it_is_the_maximum_over_the_branches_that_may_speak(start: int, said: list[tuple[str, int, int]]) -> None:
+def test_it_is_the_maximum_over_the_branches_that_may_speak(
+    start: int, said: list[tuple[str, int, int]]
+) -> None:
     frontier = Frontier()
     frontier.settle(start)
     before = frontier.punctuation
@@ -44,7 +46,9 @@ def test_it_is_the_maximum_over_the_branches_that_may_speak(start: int, said: li
 
 
 @given(words)
-def test_an_unsettled_stream_promises_nothing_and_keeps_every_promise(said: list[tuple[str, int, int]]) -> None:
+def test_an_unsettled_stream_promises_nothing_and_keeps_every_promise(
+    said: list[tuple[str, int, int]],
+) -> None:
     frontier = Frontier()
     for branch, complete_from, promise in said:
         assert not frontier.hear(branch, complete_from, promise)

@@ -74,7 +74,9 @@ class Agent:
         self._generations = count(life << GENERATIONS)
         self._roles = Roles({}, {}, (), {})
         self._recoveries: dict[Any, _Recovery] = {}
-        self._plans = Writer("plan", next(self._generations))
+        self._plans: Writer | None = None
+        self._early: Plan | None = None
+        """A plan that came before the log had told the last one."""
 
     # --- plans
 
@@ -91,6 +93,9 @@ class Agent:
         """Takes over a plan, unless the present one is as late. It is kept in the log, and spreads with the
         heartbeats."""
         if (plan.epoch, plan.coordinator) <= self.version:
+            return []
+        if self._plans is None:
+            self._early = plan
             return []
         self.plan = plan
         return [self._plans.append(None, state=msgspec.json.encode(plan)), *self._apply(now)]
@@ -244,12 +249,14 @@ class Agent:
         raise AssertionError(f"no reader asked for {tag}")
 
     def _on_plans(self, now: int, first: int, records: tuple[Record, ...]) -> list[Effect]:
+        self._plans = Writer("plan", next(self._generations))
         self._plans.recover(first, records)
         if records and records[-1].state is not None:
             stored = msgspec.json.decode(records[-1].state, type=Plan)
             if (stored.epoch, stored.coordinator) > self.version:
                 self.plan = stored
-        return self._apply(now)
+        effects = self._apply(now)
+        return effects if self._early is None else [*effects, *self.install(now, self._early)]
 
     # --- branches and the log
 
@@ -286,7 +293,7 @@ class Agent:
                 if role.operators[0] == name:
                     return fragment.on_saved(append)
         elif kind == "plan":
-            return list(self._plans.trim_before(append.position))
+            return [] if self._plans is None else list(self._plans.trim_before(append.position))
         return []
 
     def _on_ingress_durable(self, stream: str, position: int, record: Record) -> list[Effect]:

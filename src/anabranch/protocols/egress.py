@@ -34,12 +34,10 @@ class Egress:
         if not records:
             return
         self.durable = self.writer.punctuation
-        self._tail_end = max(
-            (int(timestamps(r.rows).max()) for r in records if r.rows is not None), default=BEGINNING
-        )
-        if self._tail_end > self.writer.punctuation:
-            self._tail = DuplicateFilter(1)
-            remember(self._tail, self.writer.punctuation, records)
+        beyond = (int(timestamps(r.rows).max()) for r in records if r.rows is not None)
+        self._tail_end = max(self.writer.punctuation, *beyond, BEGINNING)
+        self._tail = DuplicateFilter(1)
+        remember(self._tail, self.writer.punctuation, records)
 
     @property
     def complete_from(self) -> int:

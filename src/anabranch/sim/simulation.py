@@ -352,7 +352,9 @@ class Simulation:
         """Sends what the consumer has not been sent, as far ahead of it as the window allows."""
         stream = site.disk.stream(f"out/{connection.stream}")
         connection.position = max(connection.position, stream.first)
-        while connection.position < min(stream.end, connection.expected + self.settings.branch_window):
+        local = connection.consumer == site.name
+        limit = stream.end if local else min(stream.end, connection.expected + self.settings.branch_window)
+        while connection.position < limit:
             self._send_record(
                 site, connection, connection.position, stream.records[connection.position - stream.first]
             )

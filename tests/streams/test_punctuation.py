@@ -9,13 +9,14 @@ from anabranch.streams.punctuation import BEGINNING, END, Frontier
 
 BRANCHES = ["a", "b", "c"]
 
+Words = list[tuple[str, int, int]]
 words = st.lists(
     st.tuples(st.sampled_from(BRANCHES), st.integers(0, 20), st.integers(0, 40)),
     max_size=30,
 )
 
 
-def model(start: int, said: list[tuple[str, int, int]]) -> int:
+def model(start: int, said: Words) -> int:
     """The law, written as slowly as possible: whoever may speak raises the punctuation, until nobody can."""
     promises: dict[str, tuple[int, int]] = {}
     punctuation = start

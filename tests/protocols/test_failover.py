@@ -102,9 +102,9 @@ class World:
                     self.do(name, durable(record))
             case Trim(stream, keep):
                 disk.stream(stream).trim(keep)
-            case ReadLog(stream, (_, _, peer, known)) if tell:
+            case ReadLog(stream, (_, _, peer, known, stock)) if tell:
                 records = disk.read(stream)[1]
-                self.do(name, self.entries[name].answer_catch_up(peer, known, records))
+                self.do(name, self.entries[name].answer_catch_up(peer, known, stock, records))
 
     def deliver(self, link: tuple[str, str]) -> None:
         sender, to = link

@@ -243,9 +243,9 @@ class Agent:
             case ("replay", role):
                 fragment = self.fragments.get(role)
                 return [] if fragment is None else fragment.on_log(stream.removeprefix("in/"), first, records)
-            case ("catch up", source, peer, known):
+            case ("catch up", source, peer, known, stock):
                 entry = self.entries.get(source)
-                return [] if entry is None else entry.answer_catch_up(peer, known, records)
+                return [] if entry is None else entry.answer_catch_up(peer, known, stock, records)
         raise AssertionError(f"no reader asked for {tag}")
 
     def _on_plans(self, now: int, first: int, records: tuple[Record, ...]) -> list[Effect]:

@@ -6,12 +6,14 @@ them lack is lost; a peer that does not answer is waited for, ``gap_patience`` l
 
 from __future__ import annotations
 
+import msgspec
+
 from anabranch.protocols.effects import Effect, Send
 from anabranch.protocols.messages import CatchUp, CaughtUp, Mirror
 from anabranch.protocols.progress import end
 from anabranch.protocols.records import Record
 from anabranch.protocols.settings import Settings
-from anabranch.streams.punctuation import BEGINNING, END
+from anabranch.streams.punctuation import BEGINNING
 
 Known = tuple[tuple[str, int], ...]
 """For each producer, the next sequence expected."""
@@ -24,7 +26,8 @@ class CatchingUp:
         self._source = source
         self._settings = settings
         self._asked = BEGINNING
-        self._since: int | None = None
+        self._since: dict[str, int] = {}
+        """For each producer of which something is missing: since when that is known."""
         self._lacking: set[str] = set()
 
     def ask(self, now: int, peers: tuple[str, ...], known: Known) -> list[Effect]:
@@ -36,35 +39,47 @@ class CatchingUp:
         return [Send(peer, CatchUp(self._source, known)) for peer in peers]
 
     def lacks(self, peer: str) -> None:
-        """``peer`` has answered and has no more than is here."""
+        """``peer`` has answered and has nothing that would close a hole here."""
         self._lacking.add(peer)
 
-    def in_vain(self, now: int, peers: tuple[str, ...]) -> bool:
-        """Something is missing: whether it is clear by now that nobody has it."""
-        if self._since is None and peers:
+    def in_vain(self, now: int, producer: str, peers: tuple[str, ...]) -> bool:
+        """Something of ``producer`` is missing: whether it is clear by now that nobody has it."""
+        if producer not in self._since and peers:
             # What peers answered before this came up does not count.
-            self._since, self._asked = now, BEGINNING
+            self._since[producer], self._asked = now, BEGINNING
             return False
-        waited = 0 if self._since is None else now - self._since
+        waited = now - self._since.get(producer, now)
         return self._lacking.issuperset(peers) or waited >= self._settings.gap_patience
 
-    def over(self) -> None:
-        """Nothing is missing any more."""
-        self._since = None
+    def over(self, producer: str) -> None:
+        """Nothing of ``producer`` is missing any more."""
+        self._since.pop(producer, None)
 
 
-def answer(
-    source: str, known: Known, records: tuple[Record, ...], waiting: list[Mirror], taken: Known
-) -> CaughtUp:
-    """What a peer lacks of a log, and where it is complete from; then what is here but not shown yet."""
+class Stock(msgspec.Struct, frozen=True):
+    """What an entry point held beside its log when a peer asked: chunks not shown yet (``complete_from``:
+    what a log that begins with one is complete from), and the next sequence expected of each producer."""
+
+    waiting: tuple[Mirror, ...]
+    complete_from: int
+    taken: Known
+
+
+def answer(source: str, known: Known, records: tuple[Record, ...], stock: Stock) -> CaughtUp:
+    """What a peer lacks of a log, then what was not shown yet."""
     have = dict(known)
-    complete_from = END
     mirrors: list[Mirror] = []
+    complete_from: list[int] = []
     for record in records:
         sequence = record.sequence
         if sequence is None or sequence.until < have.get(sequence.producer, 0):
             continue
-        if complete_from == END:
-            complete_from = max(record.high, record.complete_from)
         mirrors.append(Mirror(source, record.rows, sequence, end(sequence)))
-    return CaughtUp(source, known, complete_from, (*mirrors, *waiting), taken)
+        complete_from.append(max(record.high, record.complete_from))
+    return CaughtUp(
+        source,
+        known,
+        (*mirrors, *stock.waiting),
+        (*complete_from, *(stock.complete_from for _ in stock.waiting)),
+        stock.taken,
+    )

@@ -19,7 +19,7 @@ from __future__ import annotations
 import msgspec
 
 from anabranch.graph import Source
-from anabranch.protocols.catch_up import CatchingUp, answer
+from anabranch.protocols.catch_up import CatchingUp, Known, Stock, answer
 from anabranch.protocols.effects import Effect, ReadLog, Report, Send, SetTimer
 from anabranch.protocols.egress import Egress
 from anabranch.protocols.events import Degraded, Gap, Late
@@ -122,12 +122,13 @@ class EntryPoint:
         if submit.attempt < progress.attempt:
             return []
         progress.client = client
+        progress.acknowledged = max(progress.acknowledged, submit.safe[0])
         if not self._may_stamp:
             return self._catching_up.ask(now, self.peers, self._taken)
         progress.attempt, progress.origin = submit.attempt, None
         if submit.first > progress.taken:
             return self._on_missing(now, client, submit)
-        self._catching_up.over()
+        self._catching_up.over(submit.producer)
         # What the producer no longer keeps is held by enough; what it sends again is this origin's to show.
         progress.allowed = max(progress.allowed, submit.safe)
         effects = self._adopt(now, progress)
@@ -208,15 +209,18 @@ class EntryPoint:
         acknowledged = submit.safe[0]
         if progress.taken >= acknowledged:
             return [Send(client, Resend(self.source.name, submit.producer, progress.taken))]
-        if not self._catching_up.in_vain(now, self.peers):
+        if not self._catching_up.in_vain(now, submit.producer, self.peers):
             return self._catching_up.ask(now, self.peers, self._taken)
-        self._catching_up.over()
-        progress.queue.clear()
-        progress.taken = progress.shown = acknowledged
-        return [*self._complete_only_from(submit.high), *self.on_submit(now, client, submit)]
+        effects = self._go_on_behind(submit.producer, acknowledged, submit.high)
+        return [*effects, *self.on_submit(now, client, submit)]
 
-    def _complete_only_from(self, timestamp: int) -> list[Effect]:
-        """Earlier tuples are nowhere to be had: this log is complete from here."""
+    def _go_on_behind(self, producer: str, until: int, timestamp: int) -> list[Effect]:
+        """The producer's sequences from here to ``until`` are nowhere to be had: this log is complete only
+        from ``timestamp``."""
+        self._catching_up.over(producer)
+        progress = self._progress(producer)
+        progress.queue.clear()
+        progress.taken = progress.shown = until
         self._floor = max(self._floor, timestamp)
         before = self.egress.writer.punctuation
         if not self.egress.begin(timestamp):
@@ -317,6 +321,8 @@ class EntryPoint:
         progress.allowed = max(progress.allowed, mirror.show)
         before = (progress.taken, progress.promised)
         effects = self._hold(now, peer, progress, mirror)
+        if progress.taken > before[0]:
+            self._catching_up.over(sequence.producer)
         effects += self._show_ready(now, progress)
         if before == (progress.taken, progress.promised):
             effects.append(Send(peer, self._mirrored(sequence.producer)))
@@ -395,41 +401,50 @@ class EntryPoint:
         return self._show_ready(now, progress)
 
     def on_catch_up(self, peer: str, catch_up: CatchUp) -> list[Effect]:
-        return [ReadLog(self.egress.writer.stream, ("catch up", self.source.name, peer, catch_up.known))]
-
-    def answer_catch_up(
-        self, peer: str, known: tuple[tuple[str, int], ...], records: tuple[Record, ...]
-    ) -> list[Effect]:
-        waiting = [
+        """What is not in the log is noted before that is read, so that the answer has no hole between."""
+        waiting = tuple(
             Mirror(self.source.name, chunk.rows, chunk.sequence, (progress.shown, progress.promise))
             for progress in self._producers.values()
             for chunk in progress.queue
-        ]
-        return [Send(peer, answer(self.source.name, known, records, waiting, self._taken))]
+        )
+        stock = Stock(waiting, max(self.egress.writer.high, self.egress.complete_from), self._taken)
+        tag = ("catch up", self.source.name, peer, catch_up.known, stock)
+        return [ReadLog(self.egress.writer.stream, tag)]
+
+    def answer_catch_up(
+        self, peer: str, known: Known, stock: Stock, records: tuple[Record, ...]
+    ) -> list[Effect]:
+        return [Send(peer, answer(self.source.name, known, records, stock))]
 
     @property
-    def _taken(self) -> tuple[tuple[str, int], ...]:
+    def _taken(self) -> Known:
         return tuple((name, progress.taken) for name, progress in self._producers.items())
 
     def on_caught_up(self, now: int, peer: str, caught_up: CaughtUp) -> list[Effect]:
         effects: list[Effect] = []
         news = False
-        for mirror in caught_up.mirrors:
+        for mirror, complete_from in zip(caught_up.mirrors, caught_up.complete_from, strict=True):
             sequence = mirror.sequence
             progress = self._progress(sequence.producer)
             if sequence.first > progress.taken:
-                answers_nothing_known = not dict(caught_up.known).get(sequence.producer)
-                if progress.taken > 0 or caught_up.complete_from == END or not answers_nothing_known:
+                asked = dict(caught_up.known).get(sequence.producer, 0)
+                if asked > progress.taken or complete_from == END:
                     continue
-                # Nothing of this producer is left here: as complete as the peer.
-                progress.taken = progress.shown = sequence.first
-                effects += self._complete_only_from(caught_up.complete_from)
+                if progress.taken > 0 and not self._is_lost(now, peer, sequence.producer):
+                    continue
+                # As complete as the peer.
+                effects += self._go_on_behind(sequence.producer, sequence.first, complete_from)
             before = progress.taken
             effects += self.on_mirror(now, peer, mirror)
             news = news or progress.taken > before
         if not news and all(self._progress(name).taken >= taken for name, taken in caught_up.taken):
             self._catching_up.lacks(peer)
         return effects + self._on_answered(peer)
+
+    def _is_lost(self, now: int, peer: str, producer: str) -> bool:
+        """``peer`` has what follows behind a hole in the producer's sequence, but not what fills it."""
+        self._catching_up.lacks(peer)
+        return self._catching_up.in_vain(now, producer, self.peers)
 
     def _on_answered(self, peer: str) -> list[Effect]:
         """Once all have told, producers whose tuples could not be stamped until now are asked for them."""
@@ -490,7 +505,8 @@ class EntryPoint:
         if not self._may_stamp:
             return effects
         for producer, progress in self._producers.items():
-            if progress.client is not None and progress.promised < min(now - 1, END):
+            waits = progress.client is None or progress.taken < progress.acknowledged
+            if not waits and progress.promised < min(now - 1, END):
                 sequence = Sequence(producer, progress.taken, progress.taken, now - 1, progress.attempt)
                 effects += self._originate(now, progress, Chunk(None, sequence, own=True, now=now))
         return effects

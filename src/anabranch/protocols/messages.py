@@ -76,14 +76,13 @@ class CatchUp(msgspec.Struct, frozen=True):
 
 
 class CaughtUp(msgspec.Struct, frozen=True):
-    """Peer to entry point, in answer to what it knew (``known``): what it holds, from a record on that is
-    complete from ``complete_from``; ``taken``: for each producer the next sequence it expects, with what it
-    has not shown yet and will mirror."""
+    """Peer to entry point, in answer to what it knew (``known``): what it holds, and for each piece of it
+    what a log that begins there is complete from; ``taken``: for each producer the next sequence expected."""
 
     source: str
     known: tuple[tuple[str, int], ...]
-    complete_from: int
     mirrors: tuple[Mirror, ...]
+    complete_from: tuple[int, ...]
     taken: tuple[tuple[str, int], ...]
 
 

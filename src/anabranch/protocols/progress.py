@@ -50,9 +50,10 @@ class Chunk:
 class Progress:
     """One producer, as this entry point knows it. Sequences below ``taken`` are here, below ``shown`` they
     are in the egress log, below ``safe`` they are durable there, below ``allowed`` they may be shown; each
-    with the promise that goes with it."""
+    with the promise that goes with it. Below ``acknowledged`` the producer keeps them no more."""
 
     __slots__ = (
+        "acknowledged",
         "allowed",
         "attempt",
         "client",
@@ -66,7 +67,7 @@ class Progress:
     )
 
     def __init__(self) -> None:
-        self.taken = self.shown = 0
+        self.taken = self.shown = self.acknowledged = 0
         self.promise = BEGINNING
         self.safe = (0, BEGINNING)
         self.allowed = (0, BEGINNING)

@@ -20,7 +20,8 @@ class SiteNode:
         self.agent: Agent | None = None
         self.life = 0
         self.disk = Disk()
-        self.disk_free = 0
+        self.disk_next = self.disk_free = 0
+        """When the last write that is known of begins, and ends."""
         self.disk_queue = 0
         self.connections: dict[str, dict[str, Connection]] = {}
         """By stream and consumer."""

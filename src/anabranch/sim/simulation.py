@@ -184,7 +184,8 @@ class Simulation:
             return
         self._lives += 1
         site.life += 1
-        site.disk_free, site.disk_queue = self.now, 0
+        site.disk_free = site.disk_next = self.now
+        site.disk_queue = 0
         retention = self.topology.site(site.name).retention
         names = tuple(self.sites)
         site.agent = Agent(
@@ -237,11 +238,14 @@ class Simulation:
     def _on_disk(
         self, site: SiteNode, action: Callable[[SiteNode, Any, int], None], effect: Effect, delay: int = 0
     ) -> None:
-        """What a site's log is asked for happens in order, each behind all that is on its way."""
+        """What a site's log is asked for happens in order, each behind all that is on its way. What waits
+        while the disk is busy goes in one write: a slow disk is late, but does not fall behind for ever."""
         if delay == 0 and not site.disk_queue:
             action(site, effect, site.life)
             return
-        site.disk_free = max(site.disk_free, self.now) + delay
+        if delay and self.now >= site.disk_next:
+            site.disk_next = max(site.disk_free, self.now)
+            site.disk_free = site.disk_next + delay
         site.disk_queue += 1
         self.at(site.disk_free, self._from_disk_queue, site, action, effect, site.life)
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
-from pieces import COLUMNS, SECOND, appended, contents, reported, sent
+from pieces import COLUMNS, SECOND, appended, batch, contents, reported, sent
 
 from anabranch.graph import Source
 from anabranch.protocols.effects import Effect, ReadLog, Send, SetTimer
@@ -12,9 +12,9 @@ from anabranch.protocols.entry import EntryPoint
 from anabranch.protocols.events import Degraded, Gap, Late
 from anabranch.protocols.identity import Identify
 from anabranch.protocols.messages import Accepted, CatchUp, CaughtUp, Mirror, Mirrored, Resend, Submit
-from anabranch.protocols.records import Record
+from anabranch.protocols.records import Record, Sequence
 from anabranch.protocols.settings import Settings
-from anabranch.streams.batch import TIMESTAMP
+from anabranch.streams.batch import TIMESTAMP, Batch
 from anabranch.streams.punctuation import BEGINNING, END
 
 SOURCE = Source("s", COLUMNS)
@@ -84,6 +84,14 @@ def submission(
         ts = pa.array(timestamps, pa.int64()).view(TIMESTAMP)
         rows = pa.RecordBatch.from_pydict({"v": v} if clocked else {"ts": ts, "v": v})
     return Submit("s", "p", first, rows, promise, high, (safe, BEGINNING), attempt)
+
+
+SEQUENCE = Sequence("p", 0, 1, BEGINNING, 0)
+
+
+def submitted(*timestamps: int) -> Batch:
+    """What an entry point makes of ``timestamps``, ids counted from 0."""
+    return batch(*((ts, number) for number, ts in enumerate(timestamps)))
 
 
 def mirrored(until: int, promise: int = BEGINNING) -> Mirrored:
@@ -289,11 +297,48 @@ def test_a_producer_that_turned_here_is_served_from_what_the_former_origin_mirro
     for mirror in sent(a.submit(0, 10, 20), Mirror):
         b.durable(b.entry.on_mirror(0, "a", mirror))
     effects = b.submit(0, 10, 20, attempt=1)
+    effects += b.durable(b.entry.on_mirrored(0, "a", Mirrored("s", "p", 2, BEGINNING, 1)))
     assert safe(effects) == 2
     assert b.shown() == [10, 20]
 
 
 # --- catching up
+
+
+def test_what_was_shown_under_another_origin_is_not_acknowledged_before_a_peer_holds_it() -> None:
+    """The former origin may have lost it."""
+    b = Point("b", ("a",))
+    b.durable(b.entry.on_mirror(0, "a", Mirror("s", submitted(10), SEQUENCE, (0, BEGINNING))))
+    assert b.shown() == [10]
+    effects = b.submit(0, 10, attempt=1)
+    assert safe(effects) == 0
+    (told,) = sent(effects, Mirror)
+    assert told.sequence.until == 1, "the peer learns what it lacks"
+    assert told.rows is None
+    effects = b.durable(b.entry.on_mirrored(0, "a", Mirrored("s", "p", 1, BEGINNING, 1)))
+    assert safe(effects) == 1
+    assert b.shown() == [10]
+
+
+def test_what_an_earlier_life_has_shown_is_confirmed_or_the_wait_is_reported() -> None:
+    point = Point("a", ("b",))
+    point.submit(0, 10)
+    point.durable(point.entry.on_mirrored(0, "b", mirrored(1)))
+    point.restart(0)
+    assert safe(point.submit(0, 10)) == 0
+    effects = point.tick(100 * SECOND)
+    assert reported(effects) == [Degraded("s", "a", "p", 1, ("b",))]
+    assert safe(effects) == 1
+
+
+def test_an_origin_yields_to_the_next_with_what_it_waits_to_confirm() -> None:
+    b = Point("b", ("a", "c"), 2)
+    b.durable(b.entry.on_mirror(0, "a", Mirror("s", submitted(10), SEQUENCE, (1, BEGINNING))))
+    assert b.shown() == [10]
+    b.submit(0, 10, attempt=1)
+    later = Sequence("p", 1, 1, 50, 2)
+    b.durable(b.entry.on_mirror(0, "a", Mirror("s", None, later, (1, 50))))
+    assert b.records[-1].punctuation == 50
 
 
 def test_a_peer_that_missed_something_asks_and_gets_what_it_lacks() -> None:
@@ -397,6 +442,24 @@ def test_a_log_taken_over_behind_a_hole_is_complete_only_from_there() -> None:
     (answer,) = sent(a.answer("b", CatchUp("s", ())), CaughtUp)
     assert [m.sequence.first for m in answer.mirrors] == [0, 4]
     assert answer.complete_from == (BEGINNING, 40)
+
+
+def test_what_is_refused_of_an_answer_is_not_a_hole() -> None:
+    """A peer may still hold what an earlier origin stamped; it is there, though it does not count here."""
+    point = Point("a", ("b",), source=CLOCKED)
+    pieces = tuple(
+        Mirror("s", submitted(first), Sequence("p", first, first + 1, BEGINNING, 0), (0, BEGINNING))
+        for first in (1, 2, 3)
+    )
+    point.durable(point.entry.on_caught_up(0, "b", CaughtUp("s", (), (), (), ())))
+    point.submit(0, 0, now=10, clocked=True)
+    point.durable(point.entry.on_mirrored(10, "b", mirrored(1)))
+    point.submit(1, 0, now=20, clocked=True, attempt=1)
+    answer = CaughtUp("s", (("p", 1),), pieces, (10, 10, 10), (("p", 4),))
+    for _ in range(3):
+        effects = point.durable(point.entry.on_caught_up(700 * SECOND, "b", answer))
+        assert reported(effects) == []
+    assert point.records[-1].complete_from == BEGINNING
 
 
 def test_a_peer_that_never_answers_is_not_waited_for_without_end() -> None:

@@ -270,9 +270,10 @@ def test_a_lost_log_loses_nothing_that_a_peer_holds(seed: int, points: tuple[int
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([(1, 0), (2, 1), (3, 1)]))
-def test_a_clock_gives_each_tuple_one_timestamp_everywhere(seed: int, points: tuple[int, int]) -> None:
-    world = World(seed, *points, clocked=True, patient=False)
-    world.trouble(TROUBLE, may_lose_a_log=False)
+@given(st.integers(0, 2**32), st.sampled_from([(1, 0, False), (2, 1, False), (3, 1, False), (3, 1, True)]))
+def test_a_clock_gives_each_tuple_one_timestamp_everywhere(seed: int, points: tuple[int, int, bool]) -> None:
+    *counts, may_lose_a_log = points
+    world = World(seed, *counts, clocked=True, patient=False)
+    world.trouble(TROUBLE, may_lose_a_log)
     world.peace()
     check(world)

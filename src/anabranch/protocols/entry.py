@@ -122,7 +122,7 @@ class EntryPoint:
         if submit.attempt < progress.attempt:
             return []
         progress.client = client
-        progress.acknowledged = max(progress.acknowledged, submit.safe[0])
+        progress.confirmed = max(progress.confirmed, submit.safe[0])
         if not self._may_stamp:
             return self._catching_up.ask(now, self.peers, self._taken)
         progress.attempt, progress.origin = submit.attempt, None
@@ -137,6 +137,7 @@ class EntryPoint:
         if skip < count or (skip == count == 0 and submit.promise > progress.promised):
             effects += self._take(now, submit, progress, skip)
         effects += self._show_ready(now, progress)
+        effects += self._confirm(now, submit.producer, progress)
         if not progress.queue:
             effects.append(self._accepted(submit.producer, progress))
         return effects
@@ -162,6 +163,16 @@ class EntryPoint:
                 chunk.sequence = msgspec.structs.replace(chunk.sequence, attempt=progress.attempt)
                 effects += self._mirror(now, progress, chunk, self.peers)
         return effects
+
+    def _confirm(self, now: int, producer: str, progress: Progress) -> list[Effect]:
+        """What was shown here under another origin may have been lost there, and what was shown in an earlier
+        life elsewhere: it is not acknowledged before peers have told that they hold it."""
+        if progress.waits_to_confirm or progress.shown <= progress.confirmed:
+            return []
+        last = Sequence(producer, progress.shown, progress.shown, progress.promise, progress.attempt)
+        chunk = Chunk(None, last, own=True, now=now, shown=True)
+        progress.queue.appendleft(chunk)
+        return [*self._mirror(now, progress, chunk, self.peers), *self._show_ready(now, progress)]
 
     def _take(self, now: int, submit: Submit, progress: Progress, skip: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -198,8 +209,11 @@ class EntryPoint:
 
     def _accepted(self, producer: str, progress: Progress) -> Effect:
         assert progress.client is not None
+        until, promise = progress.safe
+        if until > progress.confirmed:
+            until, promise = progress.confirmed, BEGINNING
         return Send(
-            progress.client, Accepted(self.source.name, producer, *progress.safe, self.egress.writer.high)
+            progress.client, Accepted(self.source.name, producer, until, promise, self.egress.writer.high)
         )
 
     def _on_missing(self, now: int, client: str, submit: Submit) -> list[Effect]:
@@ -240,11 +254,12 @@ class EntryPoint:
 
     def _may_show(self, now: int, progress: Progress, chunk: Chunk, effects: list[Effect]) -> bool:
         sequence = chunk.sequence
-        if covers(progress.allowed, sequence):
+        if covers(progress.allowed, sequence) and not chunk.shown:
             return True
         if not chunk.own:
             return self.mirrors <= 1
-        asked = self.mirrors if self._clocked or sequence.until > sequence.first else 0
+        tuples = chunk.shown or sequence.until > sequence.first
+        asked = self.mirrors if self._clocked or tuples else 0
         if len(chunk.holders) >= asked:
             return True
         missing = tuple(peer for peer in self.peers if peer not in chunk.holders)
@@ -267,6 +282,10 @@ class EntryPoint:
     def _show(self, progress: Progress, chunk: Chunk) -> list[Effect]:
         """Appends to the egress log: seen downstream from now on."""
         sequence = chunk.sequence
+        if chunk.own:
+            progress.confirmed = max(progress.confirmed, sequence.until)
+        if chunk.shown:
+            return [] if progress.client is None else [self._accepted(sequence.producer, progress)]
         progress.shown, progress.promise = sequence.until, sequence.promise
         if sequence.first == 0 and self.egress.complete_from == END:
             self.egress.begin(BEGINNING)
@@ -314,6 +333,8 @@ class EntryPoint:
             return []
         if sequence.attempt > progress.attempt:
             progress.attempt, progress.client = sequence.attempt, None
+            if progress.waits_to_confirm:
+                progress.queue.popleft()
         progress.origin = peer
         progress.peers[peer] = max(progress.peers.get(peer, (0, BEGINNING)), end(sequence))
         if sequence.first > progress.taken:
@@ -329,7 +350,7 @@ class EntryPoint:
         return effects
 
     def _hold(self, now: int, peer: str, progress: Progress, mirror: Mirror) -> list[Effect]:
-        """Takes from a peer what is not here. Of what waits here, the peer is one more holder."""
+        """Takes from a peer what is not here."""
         sequence = mirror.sequence
         if end(sequence) <= (progress.shown, progress.promise):
             return []
@@ -338,9 +359,7 @@ class EntryPoint:
             self._floor = max(self._floor, sequence.promise)
             effects += self._give_way(progress, sequence, mirror.rows)
         else:
-            for chunk in progress.queue:
-                if covers(end(sequence), chunk.sequence):
-                    chunk.holders.add(peer)
+            effects += self._yield_to(sequence, progress)
         if end(sequence) <= (progress.taken, progress.promised):
             return effects
         skip = progress.taken - sequence.first
@@ -364,6 +383,16 @@ class EntryPoint:
                 break
             chunk.sequence = msgspec.structs.replace(chunk.sequence, attempt=sequence.attempt)
             if chunk.own:
+                chunk.own = False
+                effects += self._hold_apart(chunk)
+        return effects
+
+    def _yield_to(self, sequence: Sequence, progress: Progress) -> list[Effect]:
+        """The producer has turned to another origin. What waits here and there is now of that origin."""
+        effects: list[Effect] = []
+        for chunk in progress.queue:
+            newer = chunk.sequence.attempt < sequence.attempt
+            if chunk.own and newer and covers(end(sequence), chunk.sequence):
                 chunk.own = False
                 effects += self._hold_apart(chunk)
         return effects
@@ -423,12 +452,15 @@ class EntryPoint:
     def on_caught_up(self, now: int, peer: str, caught_up: CaughtUp) -> list[Effect]:
         effects: list[Effect] = []
         news = False
+        told = dict(caught_up.known)
         for mirror, complete_from in zip(caught_up.mirrors, caught_up.complete_from, strict=True):
             sequence = mirror.sequence
             progress = self._progress(sequence.producer)
+            before_it = told.get(sequence.producer, 0)
+            told[sequence.producer] = max(before_it, sequence.until)
             if sequence.first > progress.taken:
-                asked = dict(caught_up.known).get(sequence.producer, 0)
-                if asked > progress.taken or complete_from == END:
+                # A hole only where the answer has one: of what it has, some may have been refused here.
+                if before_it > progress.taken or complete_from == END:
                     continue
                 if progress.taken > 0 and not self._is_lost(now, peer, sequence.producer):
                     continue
@@ -505,7 +537,7 @@ class EntryPoint:
         if not self._may_stamp:
             return effects
         for producer, progress in self._producers.items():
-            waits = progress.client is None or progress.taken < progress.acknowledged
+            waits = progress.client is None or progress.taken < progress.confirmed
             if not waits and progress.promised < min(now - 1, END):
                 sequence = Sequence(producer, progress.taken, progress.taken, now - 1, progress.attempt)
                 effects += self._originate(now, progress, Chunk(None, sequence, own=True, now=now))

@@ -13,11 +13,15 @@ Reached = tuple[int, int]
 
 
 class Chunk:
-    """Consecutive tuples of a producer that are taken and not yet shown. ``own``: this is their origin."""
+    """Consecutive tuples of a producer that are taken and not yet shown. ``own``: this is their origin.
+    ``shown``: it has no tuples, but stands for those before it, which are shown already, not confirmed."""
 
-    __slots__ = ("durable", "held_at", "holders", "own", "rows", "sent", "sequence", "since")
+    __slots__ = ("durable", "held_at", "holders", "own", "rows", "sent", "sequence", "shown", "since")
 
-    def __init__(self, rows: Batch | None, sequence: Sequence, own: bool, now: int) -> None:
+    def __init__(
+        self, rows: Batch | None, sequence: Sequence, own: bool, now: int, shown: bool = False
+    ) -> None:
+        self.shown = shown
         self.rows = rows
         self.sequence = sequence
         self.own = own
@@ -50,13 +54,14 @@ class Chunk:
 class Progress:
     """One producer, as this entry point knows it. Sequences below ``taken`` are here, below ``shown`` they
     are in the egress log, below ``safe`` they are durable there, below ``allowed`` they may be shown; each
-    with the promise that goes with it. Below ``acknowledged`` the producer keeps them no more."""
+    with the promise that goes with it. Below ``confirmed`` as many peers as are asked for hold them besides:
+    the producer need not keep them."""
 
     __slots__ = (
-        "acknowledged",
         "allowed",
         "attempt",
         "client",
+        "confirmed",
         "origin",
         "peers",
         "promise",
@@ -67,7 +72,7 @@ class Progress:
     )
 
     def __init__(self) -> None:
-        self.taken = self.shown = self.acknowledged = 0
+        self.taken = self.shown = self.confirmed = 0
         self.promise = BEGINNING
         self.safe = (0, BEGINNING)
         self.allowed = (0, BEGINNING)
@@ -86,6 +91,10 @@ class Progress:
         while self.queue.pop() is not chunk:
             pass
         self.taken = self.queue[-1].sequence.until if self.queue else self.shown
+
+    @property
+    def waits_to_confirm(self) -> bool:
+        return bool(self.queue) and self.queue[0].shown
 
     @property
     def promised(self) -> int:

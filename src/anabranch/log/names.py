@@ -1,0 +1,27 @@
+"""How the streams of a site log and the subjects of a site's server are called.
+
+>>> stream("netwatch", "out/alerts"), subject("netwatch", "out/alerts")
+('netwatch-out-alerts', 'log.netwatch.out.alerts')
+"""
+
+from __future__ import annotations
+
+
+def stream(query: str, name: str) -> str:
+    """The JetStream stream that holds stream ``name`` (in/..., out/..., plan) of a site log."""
+    return f"{query}-{name.replace('/', '-')}"
+
+
+def subject(query: str, name: str) -> str:
+    """Where records of that stream are published."""
+    return f"log.{query}.{name.replace('/', '.')}"
+
+
+def inbox(query: str, site: str) -> str:
+    """On the server of ``site``: what other nodes say to it."""
+    return f"inbox.{query}.{site}"
+
+
+def client(query: str, name: str) -> str:
+    """On any site's server: what that site says to a producer or an application."""
+    return f"client.{query}.{name}"

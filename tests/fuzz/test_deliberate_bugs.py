@@ -15,11 +15,12 @@ from anabranch.fuzz.judge import judge
 from anabranch.operators.join import JoinKernel
 from anabranch.operators.union import UnionKernel
 from anabranch.operators.windows import WindowKernel
+from anabranch.protocols.outside import OutsideFragment
 from anabranch.protocols.records import Writer
 from anabranch.protocols.rejoin import Rejoin
 from anabranch.streams.batch import Batch, timestamps
 from anabranch.streams.duplicates import DuplicateFilter
-from anabranch.streams.punctuation import BEGINNING, Frontier
+from anabranch.streams.punctuation import BEGINNING, END, Frontier
 
 RUNS = 500
 SEED = 1
@@ -83,8 +84,8 @@ def union_keeps_ids(patch: pytest.MonkeyPatch) -> None:
 
 
 def trimming_one_message_too_far(patch: pytest.MonkeyPatch) -> None:
-    def trim(self: Writer, behind: int) -> list[Any]:
-        keep = self.index.trim_before(behind)
+    def trim(self: Writer, behind: int, unread: int = END) -> list[Any]:
+        keep = min(self.index.trim_before(behind), unread)
         return list(self.trim_before(min(keep + 1, self.position - 1)))
 
     patch.setattr(Writer, "trim", trim)
@@ -112,6 +113,21 @@ def ranks_ignored_after_eviction(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DuplicateFilter, "accept", accept)
 
 
+def repeated_batch_skipped_by_number_only(patch: pytest.MonkeyPatch) -> None:
+    """A new run counts from 0, too."""
+    original = OutsideFragment.on_run
+
+    def on_run(self: OutsideFragment, run: str) -> None:
+        original(self, run)
+        self._batch = max((batch for _, batch in self._taken.values()), default=-1)
+
+    patch.setattr(OutsideFragment, "on_run", on_run)
+
+
+def checkpoint_always_resumed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("anabranch.sim.engine.misfit", lambda start, checkpoint, generation_before: None)
+
+
 @pytest.mark.parametrize(
     "bug",
     [
@@ -124,6 +140,8 @@ def ranks_ignored_after_eviction(patch: pytest.MonkeyPatch) -> None:
         trimming_one_message_too_far,
         branch_reopened_at_the_wrong_position,
         ranks_ignored_after_eviction,
+        repeated_batch_skipped_by_number_only,
+        checkpoint_always_resumed,
     ],
 )
 def test_a_deliberate_bug_is_caught(bug: Bug) -> None:

@@ -111,6 +111,27 @@ def plans(draw: st.DrawFn) -> tuple[Graph, Plan]:
     return q, Plan(1, "", plan.entries, plan.replicas, plan.subscriptions, tuple(kept))
 
 
+@given(plans())
+def test_no_fragments_wait_for_each_other_in_a_circle(case: tuple[Graph, Plan]) -> None:
+    """An engine may wait for all its inputs before it yields anything."""
+    q, plan = case
+    waiting = {(site, role.operators): role for site in SITES for role in roles(q, plan, site).fragments}
+    known = {(site, source) for source, sites in plan.entries.items() for site in sites}
+    while ready := [
+        key
+        for key, role in waiting.items()
+        if all(
+            (branch.source, branch.stream) in known
+            for branch in plan.branches
+            if branch.target == key[0] and branch.stream in role.inputs
+        )
+    ]:
+        for site, operators in ready:
+            del waiting[site, operators]
+            known |= {(site, name) for name in operators}
+    assert not waiting
+
+
 @given(plans(), st.sampled_from(SITES))
 def test_every_plan_gives_every_replica_one_fragment_with_all_its_inputs(
     case: tuple[Graph, Plan], site: str

@@ -37,7 +37,8 @@ class CaseError(ValueError):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One run. ``lifeline`` names, for every source and operator, the replica that a live path takes."""
+    """One run. ``lifeline`` names, for every source and operator, the replica that a live path takes.
+    ``outside``: engines are processes of their own."""
 
     klass: Klass
     graph: Graph
@@ -48,6 +49,7 @@ class Case(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...] = ()
     seed: int = 0
     settings: dict[str, Setting] = {}
+    outside: bool = False
 
 
 class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,6 +62,7 @@ class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: tuple[Fault, ...]
     settings: dict[str, Setting]
     inputs: dict[str, dict[str, list[Any]]]
+    outside: bool = False
 
 
 def to_json(case: Case) -> bytes:
@@ -74,6 +77,7 @@ def to_json(case: Case) -> bytes:
         faults=case.faults,
         settings=case.settings,
         inputs={name: _columns(table) for name, table in case.inputs.items()},
+        outside=case.outside,
     )
     return msgspec.json.encode(written)
 
@@ -104,6 +108,7 @@ def from_json(data: bytes, where: str = "the case") -> Case:
         faults=written.faults,
         seed=written.seed,
         settings=written.settings,
+        outside=written.outside,
     )
 
 

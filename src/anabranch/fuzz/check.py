@@ -27,7 +27,14 @@ class Verdict(msgspec.Struct, frozen=True):
 def simulated(case: Case) -> Run:
     settings = msgspec.structs.replace(Settings(), **case.settings)
     return simulate(
-        case.graph, case.inputs, case.topology, case.plan, case.faults, seed=case.seed, settings=settings
+        case.graph,
+        case.inputs,
+        case.topology,
+        case.plan,
+        case.faults,
+        seed=case.seed,
+        settings=settings,
+        outside=case.outside,
     )
 
 

@@ -35,7 +35,8 @@ def draw(seed: int, index: int) -> Case:
     inputs = {
         source.name: draw_table(dice, source, rows[source.name], begin, span) for source in graph.sources
     }
-    case = Case(klass, graph, inputs, topology, plan, lifeline, (), dice.between(0, 2**31), settings)
+    number, outside = dice.between(0, 2**31), dice.chance(0.4)
+    case = Case(klass, graph, inputs, topology, plan, lifeline, (), number, settings, outside)
     return with_faults(dice, case, begin // SECOND, span)
 
 

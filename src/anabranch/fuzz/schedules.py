@@ -17,6 +17,7 @@ from anabranch.sim.faults import (
     ClockOffset,
     Crash,
     Cut,
+    EngineCrash,
     Fault,
     Redeliver,
     Reopen,
@@ -72,6 +73,8 @@ class _Schedule:
             (self._slow_disk, 6),
             (self._clock_offset, 6),
         ]
+        if self.case.outside:
+            kinds.append((self._engine_crash, 12))
         if self.mortal:
             kinds.append((self._crash, 34))
         if self.rejoining:
@@ -169,6 +172,9 @@ class _Schedule:
 
     def _slow_disk(self) -> Sequence[Fault]:
         return [SlowDisk(self.dice.pick(self.sites), *self._episode(), self.dice.pick((0.02, 0.1, 0.5)))]
+
+    def _engine_crash(self) -> Sequence[Fault]:
+        return [EngineCrash(self.dice.pick(self.sites), self._episode()[0], self.dice.chance(0.6))]
 
     def _reopen(self) -> Sequence[Fault]:
         return [Reopen(*self._link(), self._episode()[0])]

@@ -15,7 +15,16 @@ import msgspec
 from anabranch.graph import Graph
 from anabranch.plan import Plan
 from anabranch.protocols import messages as m
-from anabranch.protocols.effects import Append, Drop, Effect, ReadLog, Report, Send, SetTimer
+from anabranch.protocols.effects import (
+    Append,
+    Drop,
+    Effect,
+    ReadLog,
+    Report,
+    Send,
+    SetTimer,
+    StopEngine,
+)
 from anabranch.protocols.egress import Egress
 from anabranch.protocols.entry import PEER, EntryPoint
 from anabranch.protocols.events import Rejected
@@ -23,8 +32,9 @@ from anabranch.protocols.fragment import EngineOf, Fragment
 from anabranch.protocols.heartbeats import Heartbeats
 from anabranch.protocols.identity import Identify
 from anabranch.protocols.ingress import Ingress
+from anabranch.protocols.outside import Computed, OutsideFragment
 from anabranch.protocols.records import Record, Writer
-from anabranch.protocols.roles import FragmentRole, Roles, roles, spans
+from anabranch.protocols.roles import FragmentRole, Roles, historic, roles, spans
 from anabranch.protocols.settings import Settings
 from anabranch.streams.punctuation import BEGINNING, END
 
@@ -48,7 +58,7 @@ class _Recovery:
 class Agent:
     """``life`` numbers this life of the agent: it must differ from every earlier one. Writers take their
     generations from it, each its own: a stream that a plan takes away and a later one gives back is another
-    log."""
+    log. ``outside``: engines are processes of their own, but for operators that depend on all of history."""
 
     def __init__(
         self,
@@ -59,18 +69,20 @@ class Agent:
         settings: Settings,
         engine_of: EngineOf,
         life: int,
+        outside: bool = False,
     ) -> None:
         self.graph = graph
         self.site = site
         self.plan: Plan | None = None
         self.entries: dict[str, EntryPoint] = {}
         self.ingresses: dict[str, Ingress] = {}
-        self.fragments: dict[FragmentRole, Fragment] = {}
+        self.fragments: dict[FragmentRole, Fragment | OutsideFragment] = {}
         self.egresses: dict[str, Egress] = {}
         self._heartbeats = Heartbeats(tuple(s for s in sites if s != site), settings)
         self._retention = retention
         self._settings = settings
         self._engine_of = engine_of
+        self._outside = outside
         self._generations = count(life << GENERATIONS)
         self._roles = Roles({}, {}, (), {})
         self._recoveries: dict[Any, _Recovery] = {}
@@ -126,15 +138,14 @@ class Agent:
 
     def _stop(self, before: Roles, after: Roles) -> list[Effect]:
         gone: list[str] = []
+        effects: list[Effect] = []
         for role in before.fragments:
             if role not in after.fragments:
-                self.fragments.pop(role, None)
-                self._recoveries.pop(role, None)
+                effects += self._end_fragment(role)
         exports = {stream for role in after.fragments for stream in role.exports}
         for stream in [s for role in before.fragments for s in role.exports if s not in exports]:
             self.egresses.pop(stream, None)
             gone.append(f"out/{stream}")
-        effects: list[Effect] = []
         for stream in before.ingresses:
             if stream not in after.ingresses:
                 ingress = self.ingresses.pop(stream, None)
@@ -209,6 +220,8 @@ class Agent:
             egresses = {stream: self._egress(stream) for stream in role.exports}
             for stream, egress in egresses.items():
                 egress.recover(*logs[f"out/{stream}"])
+            if self._is_outside(role):
+                return self._begin_outside(role, egresses, logs)
             engine = self._engine_of(role.operators, role.exports)
             fragment = Fragment(
                 role.operators,
@@ -224,6 +237,57 @@ class Agent:
             return [*effects, *(ReadLog(f"in/{stream}", ("replay", role)) for stream in role.inputs)]
 
         return self._recover(role, [snapshots, *(f"out/{stream}" for stream in role.exports)], begin)
+
+    def _is_outside(self, role: FragmentRole) -> bool:
+        return self._outside and not any(historic(self.graph.node(name)) for name in role.operators)
+
+    def _begin_outside(
+        self, role: FragmentRole, egresses: dict[str, Egress], logs: dict[str, Log]
+    ) -> list[Effect]:
+        def log_of(stream: str) -> Writer | None:
+            ingress = self.ingresses.get(stream)
+            return None if ingress is None else ingress.writer
+
+        fragment = OutsideFragment(self.graph, role, spans(self.graph, role), egresses, log_of)
+        fragment.recover({stream: logs[f"out/{stream}"][1] for stream in role.exports})
+        self.fragments[role] = fragment
+        return fragment.begin()
+
+    def _end_fragment(self, role: FragmentRole) -> list[Effect]:
+        self._recoveries.pop(role, None)
+        fragment = self.fragments.pop(role, None)
+        started = isinstance(fragment, OutsideFragment) and fragment.started
+        return [StopEngine(role.operators[0])] if started else []
+
+    # --- engines that are processes of their own
+
+    def _outside_fragment(self, name: str) -> OutsideFragment | None:
+        for fragment in self.fragments.values():
+            if isinstance(fragment, OutsideFragment) and fragment.name == name:
+                return fragment
+        return None
+
+    def on_engine_started(self, now: int, name: str, run: str) -> list[Effect]:
+        fragment = self._outside_fragment(name)
+        if fragment is not None:
+            fragment.on_run(run)
+        return []
+
+    def on_computed(self, now: int, computed: Computed) -> list[Effect]:
+        fragment = self._outside_fragment(computed.fragment)
+        return [] if fragment is None else fragment.on_computed(computed)
+
+    def on_engine_failed(self, now: int, name: str) -> list[Effect]:
+        """The engine of a fragment is gone: the fragment begins again with what the logs hold."""
+        for role, fragment in list(self.fragments.items()):
+            if isinstance(fragment, OutsideFragment) and fragment.name == name:
+                del self.fragments[role]
+                for stream in role.exports:
+                    self.egresses.pop(stream, None)
+                return self._begin_fragment(role)
+        return []
+
+    # --- what the log answers
 
     def on_log(self, now: int, stream: str, tag: Any, log: Log) -> list[Effect]:
         """The answer to a ``ReadLog``."""
@@ -242,7 +306,9 @@ class Agent:
                 return recovery.begin(now, recovery.logs)
             case ("replay", role):
                 fragment = self.fragments.get(role)
-                return [] if fragment is None else fragment.on_log(stream.removeprefix("in/"), first, records)
+                if not isinstance(fragment, Fragment):
+                    return []
+                return fragment.on_log(stream.removeprefix("in/"), first, records)
             case ("catch up", source, peer, known, stock):
                 entry = self.entries.get(source)
                 return [] if entry is None else entry.answer_catch_up(peer, known, stock, records)
@@ -284,16 +350,23 @@ class Agent:
         if kind == "out":
             if name in self.entries:
                 return self.entries[name].on_durable(record)
-            if name in self.egresses:
-                self.egresses[name].on_durable(record)
-        elif kind == "held" and name in self.entries:
+            return self._on_egress_durable(name, record)
+        if kind == "held" and name in self.entries:
             return self.entries[name].on_held(record)
-        elif kind == "snapshot":
+        if kind == "snapshot":
             for role, fragment in self.fragments.items():
-                if role.operators[0] == name:
+                if role.operators[0] == name and isinstance(fragment, Fragment):
                     return fragment.on_saved(append)
         elif kind == "plan":
             return [] if self._plans is None else list(self._plans.trim_before(append.position))
+        return []
+
+    def _on_egress_durable(self, stream: str, record: Record) -> list[Effect]:
+        for role, fragment in self.fragments.items():
+            if isinstance(fragment, OutsideFragment) and stream in role.exports:
+                return fragment.on_durable(stream, record)
+        if stream in self.egresses:
+            self.egresses[stream].on_durable(record)
         return []
 
     def _on_ingress_durable(self, stream: str, position: int, record: Record) -> list[Effect]:
@@ -397,10 +470,11 @@ class Agent:
             ingress.floor = max(
                 ingress.floor, min((f.needed_of(stream, here=False) for f in consuming), default=END)
             )
-            effects += ingress.trim(min(here, ingress.durable), self._retention)
+            unread = min((f.unread(stream) for f in consuming), default=END)
+            effects += ingress.trim(min(here, ingress.durable), self._retention, unread)
         return effects + ingress.on_tick(now)
 
-    def _consuming(self, stream: str) -> list[Fragment] | None:
+    def _consuming(self, stream: str) -> list[Fragment | OutsideFragment] | None:
         """The fragments that consume a stream; None while one of them has not begun."""
         if any(stream in role.consumed and role not in self.fragments for role in self._roles.fragments):
             return None

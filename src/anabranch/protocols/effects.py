@@ -88,4 +88,60 @@ class Deliver(msgspec.Struct, frozen=True):
     rows: Batch
 
 
-Effect = Send | Append | Trim | Drop | ReadLog | OpenBranch | CloseBranch | SetTimer | Report | Deliver
+class EngineInput(msgspec.Struct, frozen=True):
+    """The first position of an ingress log, what it is complete from there, and what the log itself says of
+    that: less, where records were trimmed."""
+
+    position: int
+    complete_from: int
+    declared: int
+
+
+class EngineStart(msgspec.Struct, frozen=True):
+    """What an engine that is a process of its own must know to begin a run, or to resume its last one.
+    ``complete_from``: of each operator; no window that ends there or earlier may be emitted. ``taken``: the
+    last run and batch that the egress log of each export holds."""
+
+    fragment: str
+    operators: tuple[str, ...]
+    exports: tuple[str, ...]
+    inputs: dict[str, EngineInput]
+    complete_from: dict[str, int]
+    taken: dict[str, tuple[str, int]]
+
+
+class StartEngine(msgspec.Struct, frozen=True):
+    """An engine of its own for a fragment. The agent is told of the run it begins or resumes, then of what it
+    has computed, batch by batch; and when it is gone."""
+
+    start: EngineStart
+
+
+class StopEngine(msgspec.Struct, frozen=True):
+    fragment: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """To an engine: the batch is safe in the egress logs (``taken``), or refused."""
+
+    fragment: str
+    run: str
+    batch: int
+    taken: bool
+
+
+Effect = (
+    Send
+    | Append
+    | Trim
+    | Drop
+    | ReadLog
+    | OpenBranch
+    | CloseBranch
+    | SetTimer
+    | Report
+    | Deliver
+    | StartEngine
+    | StopEngine
+    | Answer
+)

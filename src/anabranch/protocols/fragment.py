@@ -211,9 +211,21 @@ class Fragment:
         own egress ends; otherwise upstream, in case this site loses its log and must satisfy only its
         consumers.
         """
-        least = END
-        for export, egress in self.egresses.items():
-            if (stream, export) in self._spans:
-                needed = min(egress.needed_from, egress.durable) if here else egress.needed_from
-                least = min(least, later(needed, -self._spans[stream, export]))
+        least = needed_upstream(stream, here, self.egresses, self._spans)
         return min(least, self._saved_durable) if self.engine.historic else least
+
+    def unread(self, stream: str) -> int:
+        """It keeps up with its ingress logs: nothing has to stay for it but what it would be rebuilt from."""
+        return END
+
+
+def needed_upstream(
+    stream: str, here: bool, egresses: dict[str, Egress], spans: dict[tuple[str, str], int]
+) -> int:
+    """The timestamp of ``stream`` up to which nothing is needed for any of ``egresses``."""
+    least = END
+    for export, egress in egresses.items():
+        if (stream, export) in spans:
+            needed = min(egress.needed_from, egress.durable) if here else egress.needed_from
+            least = min(least, later(needed, -spans[stream, export]))
+    return least

@@ -8,7 +8,7 @@ from anabranch.protocols.events import Trimmed
 from anabranch.protocols.records import Record, Writer
 from anabranch.protocols.rejoin import Rejoin
 from anabranch.protocols.settings import Settings
-from anabranch.streams.punctuation import BEGINNING
+from anabranch.streams.punctuation import BEGINNING, END
 
 
 class Ingress:
@@ -54,9 +54,10 @@ class Ingress:
             effects.append(self._append(None))
         return [*effects, *gap]
 
-    def trim(self, needed: int, retention: int) -> list[Effect]:
-        """Lets go of what no fragment here needs to rebuild, and of what is older than ``retention``."""
-        return trim(self.writer, needed, retention, self.rejoin.at, self.stream, ("fragment",))
+    def trim(self, needed: int, retention: int, unread: int = END) -> list[Effect]:
+        """Lets go of what no fragment here needs to rebuild or has yet to read, and of what is older than
+        ``retention``."""
+        return trim(self.writer, needed, retention, self.rejoin.at, self.stream, ("fragment",), unread)
 
     def _append(self, rows: object) -> Effect:
         frontier = self.rejoin.frontier
@@ -65,11 +66,19 @@ class Ingress:
 
 
 def trim(
-    writer: Writer, needed: int, retention: int, at: str, stream: str, consumers: tuple[str, ...]
+    writer: Writer,
+    needed: int,
+    retention: int,
+    at: str,
+    stream: str,
+    consumers: tuple[str, ...],
+    unread: int = END,
 ) -> list[Effect]:
-    """Trims behind ``needed``; beyond ``retention`` also what is needed, which is reported."""
+    """Trims behind ``needed``, though not from position ``unread`` on; beyond ``retention`` also what is
+    needed, which is reported."""
+    index = writer.index
     bound = min(writer.punctuation, writer.high) - retention
-    effects: list[Effect] = list(writer.trim(max(needed, bound)))
-    if effects and needed < bound and writer.index.high(writer.index.first) > needed:
-        effects.append(Report(Trimmed(stream, at, writer.index.high(writer.index.first), consumers)))
+    effects: list[Effect] = [*writer.trim(needed, unread), *writer.trim(bound)]
+    if effects and needed < bound and index.high(index.first) > needed:
+        effects.append(Report(Trimmed(stream, at, index.high(index.first), consumers)))
     return effects

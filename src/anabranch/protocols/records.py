@@ -106,10 +106,10 @@ class Writer:
         self._previous = self.generation
         return Append(self.stream, position, record)
 
-    def trim(self, behind: int) -> list[Trim]:
-        """Lets go of the records whose tuples all have timestamps <= ``behind``; the last record always
-        stays."""
-        return self.trim_before(self.index.trim_before(behind))
+    def trim(self, behind: int, unread: int = END) -> list[Trim]:
+        """Lets go of the records before position ``unread`` whose tuples all have timestamps <= ``behind``;
+        the last record always stays."""
+        return self.trim_before(min(self.index.trim_before(behind), unread))
 
     def trim_before(self, keep: int) -> list[Trim]:
         """Lets go of the records before position ``keep``."""

@@ -2,9 +2,10 @@
 
 An edge between two operator replicas on the site is *fused* when the only branch the plan gives it is the
 local one: the consumer sits in the same fragment, and nothing is filtered or logged between. An operator that
-depends on all of history is never fused: its state is exact only at a punctuation of its one input. Nor does
-a fragment take in, filtered, a stream that it also yields: there the last operators are cut loose until none
-does.
+depends on all of history is never fused: its state is exact only at a punctuation of its one input. And what
+a fragment yields to another one must be made of all its inputs, and be none of them: an engine may wait for
+all its inputs, and fragments of several sites would wait for each other in a circle. Where that does not
+hold, the last operators are cut loose until it does.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import defaultdict
 
 import msgspec
 
-from anabranch.graph import CountAggregate, Graph, Operator
+from anabranch.graph import CountAggregate, Graph, Operator, Source
 from anabranch.plan import Plan
 
 
@@ -37,9 +38,9 @@ class Roles(msgspec.Struct, frozen=True):
     """Streams served here, with the targets of their branches."""
 
 
-def historic(operator: Operator) -> bool:
+def historic(node: Source | Operator) -> bool:
     """Whether it can be rebuilt only from a snapshot or from the beginning."""
-    return isinstance(operator, CountAggregate)
+    return isinstance(node, CountAggregate)
 
 
 def roles(graph: Graph, plan: Plan, site: str) -> Roles:
@@ -60,7 +61,10 @@ def roles(graph: Graph, plan: Plan, site: str) -> Roles:
         ]
         for op in here
     }
-    while (torn := _torn(here, fused)) is not None:
+    above = _above(graph)
+    applications = {subscription.name for subscription in plan.subscriptions}
+    sent = {s for s, targets in leaving.items() if not applications.union([site]).issuperset(targets)}
+    while (torn := _torn(here, fused, above, sent)) is not None:
         fused[torn] = []
     taken = {i for op in here for i in op.inputs if i not in fused[op.name]}
     consumers = {
@@ -79,12 +83,25 @@ def roles(graph: Graph, plan: Plan, site: str) -> Roles:
     )
 
 
-def _torn(here: list[Operator], fused: dict[str, list[str]]) -> str | None:
-    """An operator to cut loose from a fragment that would both yield a stream and take it in from its
-    ingress."""
+def _above(graph: Graph) -> dict[str, set[str]]:
+    """For each stream, itself and all that it is made of."""
+    above = {source.name: {source.name} for source in graph.sources}
+    for op in graph.operators:
+        above[op.name] = {op.name}.union(*(above[i] for i in op.inputs))
+    return above
+
+
+def _torn(
+    here: list[Operator], fused: dict[str, list[str]], above: dict[str, set[str]], sent: set[str]
+) -> str | None:
+    """An operator to cut loose from a fragment that yields a stream (to the sites it is ``sent`` to, or to
+    its own) which is not made of all that the fragment takes in."""
+    taken_here = {i for op in here for i in op.inputs if i not in fused[op.name]}
     for group in _groups(here, fused):
         members = [op for op in here if op.name in group]
-        if any(i in group and i not in fused[op.name] for op in members for i in op.inputs):
+        taken = [i for op in members for i in op.inputs if i not in fused[op.name]]
+        yielded = [op.name for op in members if op.name in sent or op.name in taken_here]
+        if any(i == e or i not in above[e] for e in yielded for i in taken):
             return next(op.name for op in reversed(members) if fused[op.name])
     return None
 

@@ -31,6 +31,15 @@ class Crash(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     lose_tail: int = 0
 
 
+class EngineCrash(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The engines of a site, where they are processes of their own, die at ``at`` and are started again; with
+    ``keep_checkpoint=False`` they have forgotten all."""
+
+    site: str
+    at: float
+    keep_checkpoint: bool = True
+
+
 class Cut(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """Messages from ``a`` to ``b`` (one direction) are lost."""
 
@@ -111,7 +120,9 @@ class Replan(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     plan: Plan
 
 
-Fault = Crash | Cut | Stall | Slow | ClockOffset | SlowDisk | Reopen | Redeliver | Burst | Replan
+Fault = (
+    Crash | EngineCrash | Cut | Stall | Slow | ClockOffset | SlowDisk | Reopen | Redeliver | Burst | Replan
+)
 
 
 def load_faults(path: str | Path) -> tuple[Fault, ...]:

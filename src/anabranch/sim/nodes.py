@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from anabranch.protocols.agent import Agent
 from anabranch.protocols.application import Application
+from anabranch.protocols.effects import EngineStart
 from anabranch.protocols.producer import Producer
 from anabranch.sim.disk import Connection, Disk
+from anabranch.sim.engine import Kept, SimulatedEngine
 from anabranch.streams.batch import Batch
 
 Offer = tuple[int, Batch | None]
 """What reaches a producer, and when; None: that was all."""
+
+
+class EngineNode:
+    """An engine process: booting while ``engine`` is None."""
+
+    def __init__(self, start: EngineStart) -> None:
+        self.start = start
+        self.engine: SimulatedEngine | None = None
+        self.busy = False
 
 
 class SiteNode:
@@ -23,6 +34,9 @@ class SiteNode:
         self.disk_next = self.disk_free = 0
         """When the last write that is known of begins, and ends."""
         self.disk_queue = 0
+        self.engines: dict[str, EngineNode] = {}
+        """Engines that are processes of their own, by fragment, and what they keep on the site's disk."""
+        self.checkpoints: dict[str, Kept] = {}
         self.connections: dict[str, dict[str, Connection]] = {}
         """By stream and consumer."""
         self.clock: tuple[int, int, float] = (0, 0, 0.0)

@@ -110,13 +110,15 @@ def simulate(
     patience: float = 60.0,
     sample_every: float | None = None,
     fingerprint: bool = True,
+    outside: bool = False,
 ) -> Run:
     """Runs the query as planned and returns what its applications received.
 
     ``inputs``: for each source a table with ``ts``, the declared columns and, if tuples come later than their
     timestamps, ``arrival``. The run ends when every application has seen the end of its stream, or
     ``patience`` seconds of simulated time after the last input and fault. ``seed`` goes into the generations
-    of logs, so that runs with different seeds have different digests.
+    of logs, so that runs with different seeds have different digests. ``outside``: engines are processes of
+    their own, as Spark's are, with micro-batches and checkpoints.
     """
     graph = graph_of(query)
     tables = check_inputs(graph, inputs)
@@ -137,6 +139,7 @@ def simulate(
         begin,
         seed,
         fingerprint,
+        outside,
     )
     for subscription in plan.subscriptions:
         output = next(o for o in graph.outputs if o.name == subscription.output)

@@ -12,11 +12,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from anabranch.engines.arrow import ArrowEngine
 from anabranch.graph import Graph
 from anabranch.plan import Plan
 from anabranch.protocols.agent import Agent
 from anabranch.protocols.application import Application
 from anabranch.protocols.effects import (
+    Answer,
     Append,
     CloseBranch,
     Deliver,
@@ -27,10 +29,11 @@ from anabranch.protocols.effects import (
     Report,
     Send,
     SetTimer,
+    StartEngine,
+    StopEngine,
     Trim,
 )
 from anabranch.protocols.events import Event
-from anabranch.protocols.fragment import Engine
 from anabranch.protocols.messages import Accepted, Message, Needed, PlanOffer, Resend
 from anabranch.protocols.producer import Producer
 from anabranch.protocols.records import Record
@@ -40,6 +43,7 @@ from anabranch.sim.faults import (
     Burst,
     ClockOffset,
     Crash,
+    EngineCrash,
     Fault,
     Redeliver,
     Reopen,
@@ -49,6 +53,7 @@ from anabranch.sim.faults import (
 from anabranch.sim.fingerprint import Fingerprint, size
 from anabranch.sim.network import SECOND, Network
 from anabranch.sim.nodes import ApplicationNode, Node, Offer, ProducerNode, SiteNode
+from anabranch.sim.outside import Engines
 from anabranch.streams.batch import Batch
 from anabranch.topology import Topology
 
@@ -61,10 +66,11 @@ class Simulation:
         plan: Plan,
         faults: Sequence[Fault],
         settings: Settings,
-        engine_of: Callable[[tuple[str, ...], tuple[str, ...], str], Engine],
+        engine_of: Callable[[tuple[str, ...], tuple[str, ...], str], ArrowEngine],
         begin: int,
         seed: int = 0,
         fingerprint: bool = True,
+        outside: bool = False,
     ) -> None:
         self.now = begin
         self.graph = graph
@@ -79,6 +85,8 @@ class Simulation:
         self.kept: dict[str, list[Record]] = {}
         """Records of the entry points' logs of the sources whose timestamps these give."""
         self._engine_of = engine_of
+        self._outside = outside
+        self._engines = Engines(self, engine_of, seed)
         self._queue: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._scheduled = 0
         self._lives = (seed % 2**24) << 12
@@ -103,6 +111,9 @@ class Simulation:
             SetTimer: self._do_timer,
             Report: self._do_report,
             Deliver: self._do_deliver,
+            StartEngine: self._engines.start,
+            StopEngine: self._engines.stop,
+            Answer: self._engines.answer,
         }
 
     # --- the queue
@@ -122,7 +133,7 @@ class Simulation:
             self.steps += 1
             action(*arguments)
 
-    def _execute(self, node: Node, effects: list[Effect]) -> None:
+    def execute(self, node: Node, effects: list[Effect]) -> None:
         """Carries out effects, and those they lead to at once, in order."""
         self._work.extend((node, effect) for effect in effects)
         if self._working:
@@ -155,7 +166,7 @@ class Simulation:
             self._connect(application, self.plan)
             self.at(self.now + self.settings.tick, self._tick_application, application)
         for producer in self.producers.values():
-            self._execute(producer, producer.producer.start(self.now))
+            self.execute(producer, producer.producer.start(self.now))
 
     def _arrange(self, fault: Fault) -> None:
         begin = round(fault.at * SECOND)
@@ -164,6 +175,8 @@ class Simulation:
                 self.at(begin, self._crash, fault)
                 if fault.until is not None:
                     self.at(round(fault.until * SECOND), self._boot, self.sites[fault.site])
+            case EngineCrash():
+                self.at(begin, self._engines.crash, self.sites[fault.site], fault)
             case ClockOffset():
                 self.at(begin, self._step_clock, fault)
             case Reopen():
@@ -196,8 +209,9 @@ class Simulation:
             self.settings,
             lambda operators, exports: self._engine_of(operators, exports, site.name),
             self._lives,
+            self._outside,
         )
-        self._execute(site, site.agent.start(site.local(self.now), self.plan))
+        self.execute(site, site.agent.start(site.local(self.now), self.plan))
 
     def _crash(self, fault: Crash) -> None:
         site = self.sites[fault.site]
@@ -206,8 +220,10 @@ class Simulation:
         site.agent = None
         site.life += 1
         site.connections.clear()
+        site.engines.clear()
         if not fault.keep_log:
             site.disk = Disk()
+            site.checkpoints.clear()
         for stream in site.disk.streams.values():
             stream.lose_tail(fault.lose_tail)
 
@@ -218,7 +234,7 @@ class Simulation:
     def _replan(self, fault: Replan) -> None:
         site = self.sites[fault.site]
         if site.agent is not None:
-            self._execute(site, site.agent.install(site.local(self.now), fault.plan))
+            self.execute(site, site.agent.install(site.local(self.now), fault.plan))
 
     def _do_timer(self, node: Node, effect: SetTimer) -> None:
         life = node.life if isinstance(node, SiteNode) else 0
@@ -226,9 +242,9 @@ class Simulation:
 
     def _timer(self, node: Node, key: str, life: int) -> None:
         if isinstance(node, ProducerNode):
-            self._execute(node, node.producer.on_timer(self.now, key))
+            self.execute(node, node.producer.on_timer(self.now, key))
         elif isinstance(node, SiteNode) and node.life == life and node.agent is not None:
-            self._execute(node, node.agent.on_timer(node.local(self.now), key))
+            self.execute(node, node.agent.on_timer(node.local(self.now), key))
 
     # --- the log of a site
 
@@ -275,7 +291,9 @@ class Simulation:
         if kind == "out":
             for connection in site.connections.get(name, {}).values():
                 self._push(site, connection)
-        self._execute(site, site.agent.on_appended(site.local(self.now), append))
+        elif kind == "in":
+            self._engines.wake(site)
+        self.execute(site, site.agent.on_appended(site.local(self.now), append))
 
     def _do_trim(self, site: SiteNode, effect: Trim) -> None:
         self._on_disk(site, self._trim, effect)
@@ -299,7 +317,7 @@ class Simulation:
     def _read(self, site: SiteNode, effect: ReadLog, life: int) -> None:
         if site.life == life and site.agent is not None:
             log = site.disk.read(effect.stream)
-            self._execute(site, site.agent.on_log(site.local(self.now), effect.stream, effect.tag, log))
+            self.execute(site, site.agent.on_log(site.local(self.now), effect.stream, effect.tag, log))
 
     # --- branches
 
@@ -383,14 +401,14 @@ class Simulation:
         if isinstance(node, ApplicationNode):
             node.application.rejoin.opened(self.now, source, position, resumed)
         elif isinstance(node, SiteNode) and node.agent is not None:
-            self._execute(node, node.agent.on_opened(node.local(self.now), stream, source, position, resumed))
+            self.execute(node, node.agent.on_opened(node.local(self.now), stream, source, position, resumed))
 
     def _record(self, node: Node, source: str, stream: str, position: int, record: Record) -> None:
         if isinstance(node, ApplicationNode):
-            self._execute(node, node.application.on_record(self.now, source, position, record))
+            self.execute(node, node.application.on_record(self.now, source, position, record))
             self._check_complete(node)
         elif isinstance(node, SiteNode) and node.agent is not None:
-            self._execute(node, node.agent.on_branch(node.local(self.now), stream, source, position, record))
+            self.execute(node, node.agent.on_branch(node.local(self.now), stream, source, position, record))
 
     def _reset(self, a: str, b: str) -> None:
         """Connections from ``a`` to ``b`` break; the consumers notice and open them again."""
@@ -401,9 +419,9 @@ class Simulation:
                 continue
             del site.connections[stream][connection.consumer]
             if isinstance(node, ApplicationNode):
-                self._execute(node, node.application.rejoin.reset(self.now, a))
+                self.execute(node, node.application.rejoin.reset(self.now, a))
             elif isinstance(node, SiteNode) and node.agent is not None:
-                self._execute(node, node.agent.on_reset(node.local(self.now), stream, a))
+                self.execute(node, node.agent.on_reset(node.local(self.now), stream, a))
 
     def _redeliver(self, fault: Redeliver) -> None:
         site = self.sites[fault.a]
@@ -454,12 +472,12 @@ class Simulation:
                 return
             if isinstance(message, Needed):
                 self._credit(node, sender, message)
-            self._execute(node, node.agent.on_message(node.local(self.now), sender, message))
+            self.execute(node, node.agent.on_message(node.local(self.now), sender, message))
         elif isinstance(node, ProducerNode):
             if isinstance(message, Accepted):
                 node.producer.on_accepted(self.now, message)
             elif isinstance(message, Resend):
-                self._execute(node, node.producer.on_resend(self.now, sender, message))
+                self.execute(node, node.producer.on_resend(self.now, sender, message))
         elif isinstance(node, ApplicationNode) and isinstance(message, PlanOffer):
             self._connect(node, message.plan)
 
@@ -472,10 +490,10 @@ class Simulation:
     # --- applications and producers
 
     def _connect(self, node: ApplicationNode, plan: Plan) -> None:
-        self._execute(node, node.application.connect(self.now, plan))
+        self.execute(node, node.application.connect(self.now, plan))
 
     def _tick_application(self, node: ApplicationNode) -> None:
-        self._execute(node, node.application.on_tick(self.now))
+        self.execute(node, node.application.on_tick(self.now))
         self._check_complete(node)
         self.at(self.now + self.settings.tick, self._tick_application, node)
 
@@ -492,4 +510,4 @@ class Simulation:
 
     def _offer(self, node: ProducerNode, rows: Batch | None) -> None:
         producer = node.producer
-        self._execute(node, producer.close(self.now) if rows is None else producer.offer(self.now, rows))
+        self.execute(node, producer.close(self.now) if rows is None else producer.offer(self.now, rows))

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from anabranch.engines.ideal import ideal
 from anabranch.fuzz.case import Case
+from anabranch.fuzz.liveness import must_end
 from anabranch.fuzz.rows import Row, rows, times, without_sign_of_zero
 from anabranch.graph import Aggregate, CountAggregate, Custom, Operator, Output, Source, TopK
 from anabranch.plan import Subscription
@@ -48,8 +49,9 @@ def judge(case: Case, run: Run) -> list[Finding]:
         output = outputs[application.output]
         findings += _application(case, run, application, output, expected[output.name])
     findings += [*_events(case, run), *_filters(run), *_costs(case, run)]
-    if case.klass != "loss" and not run.complete:
-        where = ", ".join(f"{name!r} at {punctuation}" for name, punctuation in run.stalled.items())
+    unfinished = [name for name in run.stalled if case.klass != "loss" or name in must_end(case, run)]
+    if unfinished:
+        where = ", ".join(f"{name!r} at {run.stalled[name]}" for name in unfinished)
         findings.append(Finding("incomplete", f"streams of applications stand still: {where}"))
     return findings
 

@@ -10,9 +10,11 @@ import pytest
 
 from anabranch.fuzz.case import Case
 from anabranch.fuzz.judge import judge
-from anabranch.graph import Column, Filter, Graph, Output, Source
+from anabranch.fuzz.liveness import must_end
+from anabranch.graph import Column, CountAggregate, Custom, Filter, Graph, Output, Source
 from anabranch.plan import Subscription, full_mesh
-from anabranch.protocols.events import Degraded, Gap, Late
+from anabranch.protocols.events import Degraded, Gap, Late, Poisoned, Waiting
+from anabranch.sim.faults import Crash
 from anabranch.sim.run import Run, simulate
 from anabranch.streams.batch import TIMESTAMP
 from anabranch.topology import Site, Topology, constant
@@ -51,6 +53,7 @@ def true_run() -> Run:
 def changed(run: Run, change: Callable[[pa.Table], pa.Table]) -> Run:
     wrong = copy.copy(run)
     wrong.deliveries = {APP: change(run.deliveries[APP])}
+    wrong.metrics = msgspec.structs.replace(run.metrics, filters=())
     return wrong
 
 
@@ -129,10 +132,10 @@ def test_a_loss_must_lie_in_a_reported_gap(true_run: Run) -> None:
 def test_a_stream_may_stand_still_only_if_the_run_says_so(true_run: Run) -> None:
     still = changed(true_run, lambda table: table.slice(0, 1))
     still.stalled = {APP: SECOND}
-    assert kinds("loss", still) == []
+    assert kinds("loss", still) == ["incomplete"]
     assert kinds("live", still) == ["missing", "incomplete"]
     still.stalled = {APP: 2 * SECOND}
-    assert kinds("loss", still) == ["missing"]
+    assert kinds("loss", still) == ["missing", "incomplete"]
 
 
 def test_an_alarm_needs_a_reason(true_run: Run) -> None:
@@ -163,6 +166,47 @@ def test_ranks_must_account_for_every_delivery(true_run: Run) -> None:
     more = msgspec.structs.replace(use, received=(use.received[0] + 1, *use.received[1:]))
     wrong.metrics = msgspec.structs.replace(wrong.metrics, filters=(more,))
     assert kinds("live", wrong) == ["ranks"]
+    drifted = tuple((0, ranks[0] + ranks[1], *ranks[2:]) for ranks in use.ranks)
+    wrong.metrics = msgspec.structs.replace(
+        wrong.metrics, filters=(msgspec.structs.replace(use, ranks=drifted),)
+    )
+    assert kinds("live", wrong) == ["ranks"], "all are counted, but none as the first"
     full = msgspec.structs.replace(use, live=1)
     wrong.metrics = msgspec.structs.replace(wrong.metrics, filters=(full,))
     assert kinds("live", wrong) == ["memory"]
+
+
+def test_poison_is_reported_as_in_the_ideal_run() -> None:
+    case = case_of("calm")
+    column = (Column("part", "bigint"), Column("odd", "boolean"))
+    fussy = Custom("high", "load", "anabranch.fuzz.functions:fussy", column)
+    inputs = {"load": case.inputs["load"].set_column(0, "ts", pa.array([5000, 6000, 11000, 99000]))}
+    graph = msgspec.structs.replace(case.graph, operators=(fussy,))
+    case = msgspec.structs.replace(case, graph=graph, inputs=inputs)
+    run = simulate(case.graph, case.inputs, case.topology, case.plan)
+    assert judge(case, run) == []
+    poison = [event for _, event in run.events if isinstance(event, Poisoned)]
+    assert sorted(event.timestamp for event in poison) == [5000, 5000, 11000, 11000], "by both replicas"
+    live = msgspec.structs.replace(case, klass="live")
+    silent = told(run, poison[0])
+    strange = told(run, *poison, msgspec.structs.replace(poison[0], timestamp=6000))
+    for of, wrong in ((case, silent), (live, silent), (case, strange), (live, strange)):
+        assert [finding.kind for finding in judge(of, wrong)] == ["poison"]
+    assert [finding.kind for finding in judge(case, told(run, *poison, poison[0]))] == ["poison"]
+    assert judge(live, told(run, *poison, poison[0])) == [], "a replica that computes again says it again"
+
+
+def test_beyond_retention_a_stream_stands_still_only_for_a_reason(true_run: Run) -> None:
+    still = changed(true_run, lambda table: table.slice(0, 1))
+    still.stalled = {APP: SECOND}
+    case = case_of("loss")
+    assert [finding.kind for finding in judge(case, still)] == ["incomplete"]
+    dead = tuple(Crash(site, 1.0) for site in "ab")
+    assert judge(msgspec.structs.replace(case, faults=dead[:1]), still) != []
+    assert judge(msgspec.structs.replace(case, faults=dead), still) == []
+    counts = CountAggregate("high", "load", 1, 1, (), (("n", "count(*)"),))
+    counting = msgspec.structs.replace(case, graph=msgspec.structs.replace(case.graph, operators=(counts,)))
+    waiting = told(still, Waiting("high", "a", SECOND), Waiting("high", "b", SECOND))
+    assert APP in must_end(counting, still)
+    assert APP in must_end(counting, told(still, Waiting("high", "a", SECOND))), "b may tell a"
+    assert APP not in must_end(counting, waiting), "nobody has the history"

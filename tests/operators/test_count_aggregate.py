@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from anabranch.graph import Column, CountAggregate, Graph, Source
-from anabranch.operators.count_aggregate import CountAggregateKernel, snapshot_punctuation
+from anabranch.operators.count_aggregate import CountAggregateKernel
 from anabranch.operators.state import SnapshotError
 from anabranch.streams.batch import with_ids
 from anabranch.streams.punctuation import BEGINNING, END
@@ -47,7 +47,6 @@ def test_a_snapshot_is_as_of_its_punctuation(start, rows):
     peer.process(0, rows((1, "x", 1), (2, "x", 2), (8, "x", 8)))
     peer.punctuate(0, 5)
     snapshot = peer.snapshot()
-    assert snapshot_punctuation(snapshot) == 5
     kernel = start(PAIRS, complete_from=1)
     assert kernel.waiting
     kernel.process(0, rows((2, "x", 2), (8, "x", 8), (9, "x", 9)))
@@ -56,6 +55,25 @@ def test_a_snapshot_is_as_of_its_punctuation(start, rows):
     kernel.restore(snapshot)
     assert kernel.start((1,)) == 5
     assert totals(kernel.punctuate(0, 9)) == [2 + 8, 8 + 9]
+
+
+@pytest.mark.parametrize(("promised", "missing_until", "since"), [(5, 3, 8), (9, 3, 9), (5, 12, 12)])
+def test_a_snapshot_of_a_stream_that_has_ended_starts_it_behind_the_last_tuple(
+    start, rows, promised, missing_until, since
+):
+    peer = start(PAIRS)
+    peer.process(0, rows((1, "x", 1), (8, "x", 8)))
+    peer.punctuate(0, promised)
+    peer.punctuate(0, END)
+    kernel = start(PAIRS, complete_from=missing_until)
+    kernel.process(0, rows((8, "x", 8)))
+    kernel.restore(peer.snapshot())
+    assert kernel.start((missing_until,)) == since, "END would say that nothing is known"
+    assert kernel.punctuate(0, END) is None
+    assert kernel.punctuation == END
+    again = start(PAIRS, complete_from=missing_until)
+    again.restore(kernel.snapshot())
+    assert again.start((missing_until,)) == since, "it can hand on what it was given"
 
 
 def test_a_hole_in_the_input_makes_it_wait_again(start, rows):
@@ -84,7 +102,7 @@ def test_garbage_is_refused(start):
     with pytest.raises(SnapshotError, match="operator 'op' cannot restore"):
         start(PAIRS).restore(b"garbage")
     with pytest.raises(SnapshotError, match="no snapshot at all"):
-        snapshot_punctuation(b"")
+        start(PAIRS).restore(b"")
 
 
 def test_tuples_that_look_equal_are_numbered_by_their_ids():

@@ -119,3 +119,13 @@ def test_a_log_is_safe_up_to_what_is_durable() -> None:
     e.on_durable(append(writer, [], 30))
     e.on_durable(append(writer, [], 20))
     assert e.durable == 30
+
+
+def test_absent_consumers_are_not_waited_for_to_tell_for_the_first_time() -> None:
+    e = egress()
+    e.serve(("a", "b"))
+    e.on_needed("a", 30)
+    assert e.needed_from == e.needed_without({"a"}) == BEGINNING
+    assert e.needed_without({"b"}) == 30
+    e.on_needed("b", 20)
+    assert e.needed_without({"b"}) == 20, "what it has told counts"

@@ -462,6 +462,38 @@ def test_what_is_refused_of_an_answer_is_not_a_hole() -> None:
     assert point.records[-1].complete_from == BEGINNING
 
 
+def test_an_answer_that_brings_a_hole_to_light_does_not_say_that_it_cannot_be_filled() -> None:
+    point = Point("a", ("b",))
+    point.submit(0, 10, promise=5)
+    point.durable(point.entry.on_mirrored(0, "b", mirrored(1, 5)))
+    piece = Mirror("s", submitted(50), Sequence("p", 4, 5, 5, 0), (5, 5))
+    point.durable(point.entry.on_caught_up(SECOND, "b", CaughtUp("s", (), (piece,), (40,), (("p", 5),))))
+    effects = point.submit(4, 50, now=2 * SECOND, safe=4, high=40)
+    assert reported(effects) == []
+    assert sent(effects, CatchUp), "b is asked for what is missing"
+
+
+def test_behind_a_hole_a_clock_stamps_nothing_that_a_peer_has_stamped() -> None:
+    point = Point("a", ("b", "c"), source=CLOCKED)
+    nothing = CaughtUp("s", (("p", 4),), (), (), ())
+    piece = Mirror("s", batch((50, 4)), Sequence("p", 4, 5, BEGINNING, 0), (5, BEGINNING))
+    for peer in "bc":
+        point.durable(point.entry.on_caught_up(0, peer, nothing))
+    lost = {"safe": 4, "high": 40, "clocked": True}
+    point.submit(4, 0, now=SECOND, **lost)
+    for peer in "bc":
+        point.durable(point.entry.on_caught_up(2 * SECOND, peer, nothing))
+    effects = point.submit(4, 0, now=3 * SECOND, **lost)
+    assert point.entry.egress.complete_from == 40
+    assert sent(effects, CatchUp), "what the peers hold behind the hole comes first"
+    point.durable(point.entry.on_caught_up(4 * SECOND, "b", CaughtUp("s", (("p", 4),), (piece,), (40,), ())))
+    point.durable(point.entry.on_caught_up(4 * SECOND, "c", nothing))
+    point.submit(4, 0, now=5 * SECOND, **lost)
+    point.durable(point.entry.on_mirrored(5 * SECOND, "b", mirrored(5)))
+    point.durable(point.entry.on_mirrored(5 * SECOND, "c", mirrored(5)))
+    assert point.shown() == [50]
+
+
 def test_a_peer_that_never_answers_is_not_waited_for_without_end() -> None:
     point = Point("a", ("b",))
     lost = {"safe": 4, "high": 40}

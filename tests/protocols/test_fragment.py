@@ -181,6 +181,20 @@ def test_a_peers_snapshot_lets_it_begin_as_if_it_had_been_there() -> None:
     assert newcomer.egress.complete_from == 22
 
 
+def test_where_the_stream_has_ended_a_peers_snapshot_lets_it_say_so() -> None:
+    whole, newcomer = Site(COUNT), Site(COUNT)
+    history = log(([(3, 10), (9, 11)], 12), ([(14, 12)], 15), ([(20, 13)], END))
+    for record in history:
+        whole.take_in("s", record)
+    newcomer.take_in("s", log(([(20, 13)], END), complete_from=15)[0])
+    assert newcomer.fragment.waiting
+    snapshot = whole.fragment.offer_snapshot()
+    assert snapshot is not None
+    newcomer.keep(newcomer.fragment.on_snapshot(snapshot))
+    assert newcomer.yielded() == {}
+    assert (newcomer.egress.complete_from, newcomer.egress.durable) == (20, END)
+
+
 def test_a_snapshot_from_before_its_input_begins_is_of_no_use() -> None:
     whole, newcomer = Site(COUNT), Site(COUNT)
     whole.take_in("s", log(([(3, 10)], 12))[0])

@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 
-from anabranch.protocols.messages import Heartbeat
+import pyarrow as pa
+
+from anabranch.protocols.messages import Heartbeat, Submit
 from anabranch.sim.fingerprint import Fingerprint
 
 RUN = """
@@ -47,5 +49,15 @@ def test_the_digest_is_of_every_message_and_its_time() -> None:
     for now, sender, epoch in ((1, "a", 1), (2, "a", 1), (1, "b", 1), (1, "a", 2)):
         fingerprint = Fingerprint()
         fingerprint.add(now, sender, "c", None, Heartbeat((epoch, "a")))
+        digests.add(fingerprint.hexdigest)
+    assert len(digests) == 4
+
+
+def test_the_digest_is_of_every_value() -> None:
+    digests = set()
+    for values in ([1.0, None], [None, 1.0], [1.0, 2.0], [1.0, -1.0]):
+        rows = pa.RecordBatch.from_pydict({"v": pa.array(values, pa.float64())})
+        fingerprint = Fingerprint()
+        fingerprint.add(1, "a", "b", "s", Submit("s", "p", 0, rows, 0, 0, (0, 0), 0))
         digests.add(fingerprint.hexdigest)
     assert len(digests) == 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -10,6 +10,7 @@ from anabranch.engines.arrow import ArrowEngine
 from anabranch.graph import Graph, Source
 from anabranch.input_tables import HasGraph, check_inputs, graph_of
 from anabranch.operators.windows import sort_by_id
+from anabranch.protocols.events import Poisoned
 from anabranch.streams.batch import Batch, assemble, concat, ints, with_ids
 from anabranch.streams.hashing import source_ids
 from anabranch.streams.occurrences import Occurrences
@@ -37,15 +38,25 @@ def ideal(query: Graph | HasGraph, inputs: Mapping[str, pa.Table]) -> dict[str, 
 def ideal_streams(query: Graph | HasGraph, inputs: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Every stream of the ideal run: those of the sources, as accepted, and of the operators."""
     graph = graph_of(query)
-    tables = check_inputs(graph, inputs)
-    streams: dict[str, Batch | None] = {
-        source.name: accepted(source, tables[source.name]) for source in graph.sources
-    }
+    streams = _accepted(graph, inputs)
     schemas = {source.name: with_ids(arrow_schema(source.columns)) for source in graph.sources}
     if graph.operators:
         streams |= _run(ArrowEngine(graph, [o.name for o in graph.operators]), streams)
     schemas |= {o.name: with_ids(arrow_schema(graph.schema(o.name))) for o in graph.operators}
     return {name: _as_table(rows, schemas[name]) for name, rows in streams.items()}
+
+
+def ideal_poison(query: Graph | HasGraph, inputs: Mapping[str, pa.Table]) -> Sequence[Poisoned]:
+    """The tuples on which user code raises in the ideal run."""
+    graph = graph_of(query)
+    engine = ArrowEngine(graph, [o.name for o in graph.operators])
+    _run(engine, _accepted(graph, inputs))
+    return engine.events()
+
+
+def _accepted(graph: Graph, inputs: Mapping[str, pa.Table]) -> dict[str, Batch | None]:
+    tables = check_inputs(graph, inputs)
+    return {source.name: accepted(source, tables[source.name]) for source in graph.sources}
 
 
 def accepted(source: Source, table: pa.Table) -> Batch | None:

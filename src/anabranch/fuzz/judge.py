@@ -14,12 +14,13 @@ from itertools import pairwise
 import msgspec
 import pyarrow as pa
 
-from anabranch.engines.ideal import ideal
+from anabranch.engines.ideal import ideal, ideal_poison
 from anabranch.fuzz.case import Case
+from anabranch.fuzz.liveness import must_end
 from anabranch.fuzz.rows import Row, rows, times, without_sign_of_zero
 from anabranch.graph import Aggregate, CountAggregate, Custom, Operator, Output, Source, TopK
 from anabranch.plan import Subscription
-from anabranch.protocols.events import Degraded, Gap, Late, Rejected, Trimmed, Waiting
+from anabranch.protocols.events import Degraded, Gap, Late, Poisoned, Rejected, Trimmed, Waiting
 from anabranch.sim.faults import Crash
 from anabranch.sim.run import Run
 from anabranch.streams.punctuation import END
@@ -47,9 +48,10 @@ def judge(case: Case, run: Run) -> list[Finding]:
     for application in case.plan.subscriptions:
         output = outputs[application.output]
         findings += _application(case, run, application, output, expected[output.name])
-    findings += [*_events(case, run), *_filters(run), *_costs(case, run)]
-    if case.klass != "loss" and not run.complete:
-        where = ", ".join(f"{name!r} at {punctuation}" for name, punctuation in run.stalled.items())
+    findings += [*_events(case, run), *_poison(case, run), *_filters(run), *_costs(case, run)]
+    unfinished = [name for name in run.stalled if case.klass != "loss" or name in must_end(case, run)]
+    if unfinished:
+        where = ", ".join(f"{name!r} at {run.stalled[name]}" for name in unfinished)
         findings.append(Finding("incomplete", f"streams of applications stand still: {where}"))
     return findings
 
@@ -178,10 +180,39 @@ def _waits(node: Source | Operator) -> bool:
     return late or _windowed(node) or isinstance(node, CountAggregate)
 
 
+def _poison(case: Case, run: Run) -> list[Finding]:
+    """What user code raises on in the ideal run is reported, and nothing else; where nothing fails, not more
+    than once by a replica. (The run may end before all have come so far.)"""
+    operators = [x.name for x in case.graph.operators if isinstance(x, Custom)]
+    if not operators:
+        return []
+    findings = []
+    expected = Counter(_tuple_of(event) for event in ideal_poison(case.graph, oracle_inputs(case, run)))
+    told = Counter(_tuple_of(event) for _, event in run.events if isinstance(event, Poisoned))
+    if unknown := told.keys() - expected.keys():
+        findings.append(Finding("poison", f"no poison in the ideal run, yet reported: {min(unknown)}"))
+    for poison, number in expected.items():
+        most = number * len(case.plan.replicas[poison[0]])
+        if (case.klass != "loss" and not told[poison]) or (case.klass == "calm" and told[poison] > most):
+            sentence = f"poison {poison} is reported {told[poison]} times by at most {most} replicas"
+            findings.append(Finding("poison", sentence))
+    return findings
+
+
+def _tuple_of(event: Poisoned) -> tuple[str, int, int, int]:
+    return event.operator, event.timestamp, event.hi, event.lo
+
+
 def _filters(run: Run) -> list[Finding]:
-    """The ranks account for every delivery, and a filter whose stream has ended remembers nothing."""
+    """The ranks account for every delivery, as many are first as passed the filter, and a filter whose stream
+    has ended remembers nothing."""
     findings = []
     for use in run.metrics.filters:
+        if use.at in run.deliveries and use.at not in run.stalled:
+            first, passed = sum(ranks[0] for ranks in use.ranks), run.deliveries[use.at].num_rows
+            if first != passed:
+                sentence = f"{passed} tuples passed, but its ranks count {first} as first"
+                findings.append(Finding("ranks", f"stream {use.stream!r} at {use.at!r}: {sentence}"))
         for branch, ranks, received in zip(use.branches, use.ranks, use.received, strict=True):
             if sum(ranks) != received:
                 sentence = (

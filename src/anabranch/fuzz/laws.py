@@ -126,7 +126,7 @@ def _replaceable(case: Case, loss: Crash) -> bool:
             alone = len(mine) < 2 or (case.plan.mirrors < 1 and source.identity == "sequence")
             if alone or source.timestamps == "entry":
                 return False
-            if source.identity == "content" and _depends_on(case.plan, source.name, loss.site):
+            if source.identity == "content" and _depends_on(case, source.name, loss.site):
                 return False
             points += mine
     for fault in case.faults:
@@ -137,17 +137,20 @@ def _replaceable(case: Case, loss: Crash) -> bool:
             return False
     counting = [x.name for x in case.graph.operators if isinstance(x, CountAggregate)]
     return all(
-        len(sites) > 1 and not _depends_on(case.plan, name, loss.site)
+        len(sites) > 1 and not _depends_on(case, name, loss.site)
         for name, sites in case.plan.replicas.items()
         if name in counting and loss.site in sites
     )
 
 
-def _depends_on(plan: Plan, stream: str, site: str) -> bool:
-    """Whether some consumer of the stream has no branch but from this site."""
-    branches = [branch for branch in plan.branches if branch.stream == stream]
-    others = {branch.target for branch in branches if branch.source != site}
-    return any(branch.target not in others for branch in branches)
+def _depends_on(case: Case, stream: str, site: str) -> bool:
+    """Whether some consumer of the stream has, under some plan, no branch but from this site."""
+    for plan in plans(case):
+        branches = [branch for branch in plan.branches if branch.stream == stream]
+        others = {branch.target for branch in branches if branch.source != site}
+        if any(branch.target not in others for branch in branches):
+            return True
+    return False
 
 
 def _takes_away(before: Plan, after: Plan) -> bool:

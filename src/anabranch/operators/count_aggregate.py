@@ -31,7 +31,7 @@ from anabranch.operators.columns import positions
 from anabranch.operators.filter import select
 from anabranch.operators.groups import group_by_id, group_values, places_in_runs
 from anabranch.operators.sql import compile_aggregates
-from anabranch.operators.state import empty, pack, peek, unpack
+from anabranch.operators.state import empty, pack, unpack
 from anabranch.operators.windows import sort_by_id
 from anabranch.streams.batch import Batch, Ints, assemble, concat, timestamps, with_ids
 from anabranch.streams.hashing import window_ids
@@ -43,12 +43,10 @@ _COUNTS = pa.schema([("hi", pa.int64()), ("lo", pa.int64()), ("n", pa.int64())])
 
 
 class _State(msgspec.Struct, frozen=True):
+    """``latest``: the largest timestamp counted or punctuated, short of END."""
+
     punctuation: int
-
-
-def snapshot_punctuation(snapshot: bytes) -> int:
-    """When a CountAggregate's snapshot was taken: it holds every tuple up to there, none behind."""
-    return peek(snapshot, _State).punctuation
+    latest: int
 
 
 class CountAggregateKernel:
@@ -66,6 +64,7 @@ class CountAggregateKernel:
         self._input_schema = with_ids(arrow_schema(columns))
         self._required = BEGINNING
         self._complete_from = BEGINNING
+        self._latest = BEGINNING
         self._pending = Sorter()
         # Per group: how many tuples so far, and of these the last ones that windows to come will hold.
         self._counts: dict[tuple[int, int], int] = {}
@@ -93,6 +92,10 @@ class CountAggregateKernel:
         self.punctuation = p
         # Algorithm 4, lines 1-6; what looks equal is taken in the order of ids.
         released = self._pending.release(p)
+        if p != END:
+            self._latest = p
+        elif released is not None:
+            self._latest = int(timestamps(released).max())
         return None if released is None else self._count_windows(sort(sort_by_id(released)))
 
     def _count_windows(self, released: Batch) -> Batch | None:
@@ -151,15 +154,21 @@ class CountAggregateKernel:
             ],
             schema=_COUNTS,
         )
-        return pack(self.name, _State(self.punctuation), [counts, self._kept])
+        return pack(self.name, _State(self.punctuation, self._latest), [counts, self._kept])
 
     def restore(self, snapshot: bytes) -> None:
         """Takes the history up to the snapshot's punctuation; rows up to there that were or will be fed are
-        dropped. A snapshot older than the history at hand changes nothing."""
+        dropped. A snapshot older than the history at hand changes nothing.
+
+        One of a stream that has ended is as of any time behind the last tuple: END itself, as the time that a
+        stream is complete from, would say that nothing is known yet.
+        """
         state, (counts, kept) = unpack(snapshot, self.name, _State, [_COUNTS, self._input_schema])
-        if state.punctuation < self.punctuation:
+        since = state.punctuation if state.punctuation != END else max(state.latest, self._required)
+        if since < self.punctuation:
             return
-        self.punctuation = self._complete_from = state.punctuation
+        self.punctuation = self._complete_from = since
+        self._latest = state.latest
         hi, lo, n = (column.to_pylist() for column in counts.columns)
         self._counts = dict(zip(zip(hi, lo, strict=True), n, strict=True))
         self._kept = kept

@@ -74,12 +74,6 @@ def unpack(
     return decoded, batches
 
 
-def peek(snapshot: bytes, state: type[State]) -> State:
-    """The state in a snapshot of whatever operator, without the rows."""
-    header, _ = _open(snapshot, "?")
-    return msgspec.json.decode(header.state, type=state)
-
-
 def _open(snapshot: bytes, operator: str) -> tuple[_Header, bytes]:
     start = len(MAGIC)
     body = snapshot[start + 4 :]

@@ -467,12 +467,18 @@ class Agent:
         consuming = self._consuming(stream)
         if consuming is not None:
             here = min((f.needed_of(stream, here=True) for f in consuming), default=END)
-            ingress.floor = max(
-                ingress.floor, min((f.needed_of(stream, here=False) for f in consuming), default=END)
-            )
+            enough = [f.suffices_of(stream, lambda export: self._absent(now, export)) for f in consuming]
+            ingress.floor = max(ingress.floor, min(enough, default=END))
             unread = min((f.unread(stream) for f in consuming), default=END)
             effects += ingress.trim(min(here, ingress.durable), self._retention, unread)
         return effects + ingress.on_tick(now)
+
+    def _absent(self, now: int, stream: str) -> set[str]:
+        """Consumers of ``stream`` elsewhere that are silent and have it from another site as well: results
+        do not wait for them."""
+        assert self.plan is not None
+        others = {b.target for b in self.plan.branches if b.stream == stream and b.source != self.site}
+        return {site for site in others if self._heartbeats.is_silent(now, site)}
 
     def _consuming(self, stream: str) -> list[Fragment | OutsideFragment] | None:
         """The fragments that consume a stream; None while one of them has not begun."""

@@ -47,6 +47,7 @@ class CatchingUp:
         if producer not in self._since and peers:
             # What peers answered before this came up does not count.
             self._since[producer], self._asked = now, BEGINNING
+            self._lacking.clear()
             return False
         waited = now - self._since.get(producer, now)
         return self._lacking.issuperset(peers) or waited >= self._settings.gap_patience

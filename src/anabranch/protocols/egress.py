@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from anabranch.protocols.effects import Effect
 from anabranch.protocols.ingress import trim
 from anabranch.protocols.records import Record, Sequence, Writer
@@ -86,7 +88,12 @@ class Egress:
     @property
     def needed_from(self) -> int:
         """Only later timestamps are still needed by some consumer."""
-        return min(self.needed.values()) if self.needed else self.durable
+        return self.needed_without(frozenset())
+
+    def needed_without(self, absent: Set[str]) -> int:
+        """The same, where it is not waited for ``absent`` consumers to tell for the first time."""
+        told = [t for consumer, t in self.needed.items() if t > BEGINNING or consumer not in absent]
+        return min(told, default=self.durable)
 
     def trim(self, retention: int) -> list[Effect]:
         needed = self.needed_from

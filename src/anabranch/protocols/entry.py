@@ -236,6 +236,8 @@ class EntryPoint:
         progress.queue.clear()
         progress.taken = progress.shown = until
         self._floor = max(self._floor, timestamp)
+        # Peers may hold what follows, stamped: again all must tell first.
+        self._answered.clear()
         before = self.egress.writer.punctuation
         if not self.egress.begin(timestamp):
             return []

@@ -11,17 +11,18 @@ and starts from a snapshot taken at a punctuation: its own, from this site's log
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Protocol
 
 from anabranch.protocols.effects import Append, Effect, Report, Send
 from anabranch.protocols.egress import Egress
 from anabranch.protocols.events import Event, Waiting
 from anabranch.protocols.messages import Snapshot, SnapshotRequest
+from anabranch.protocols.needs import Needs
 from anabranch.protocols.records import Record, Writer
 from anabranch.protocols.settings import Settings
 from anabranch.streams.batch import Batch
-from anabranch.streams.punctuation import BEGINNING, END, later
+from anabranch.streams.punctuation import BEGINNING, END
 
 
 class Emission(Protocol):
@@ -76,7 +77,7 @@ class Fragment:
         self.missing = set(engine.inputs)
         """Inputs whose log has not been read back yet."""
         self.at = at
-        self._spans = spans
+        self._needs = Needs(egresses, spans)
         self._settings = settings
         self._complete_from = dict.fromkeys(engine.inputs, END)
         self._origin = dict.fromkeys(engine.inputs, BEGINNING)
@@ -203,29 +204,15 @@ class Fragment:
 
     # --- what may be trimmed
 
-    def needed_of(self, stream: str, here: bool) -> int:
-        """Timestamps of input ``stream`` up to this one are no longer needed, neither to go on nor to
-        rebuild.
+    def suffices_of(self, stream: str, absent: Callable[[str], Set[str]]) -> int:
+        return self._with_snapshots(self._needs.to_start(stream, absent))
 
-        ``here``: in this site's ingress log, from which the fragment is rebuilt after a crash up to where its
-        own egress ends; otherwise upstream, in case this site loses its log and must satisfy only its
-        consumers.
-        """
-        least = needed_upstream(stream, here, self.egresses, self._spans)
-        return min(least, self._saved_durable) if self.engine.historic else least
+    def needed_of(self, stream: str, here: bool) -> int:
+        return self._with_snapshots(self._needs.here(stream) if here else self._needs.upstream(stream))
+
+    def _with_snapshots(self, needed: int) -> int:
+        return min(needed, self._saved_durable) if self.engine.historic else needed
 
     def unread(self, stream: str) -> int:
         """It keeps up with its ingress logs: nothing has to stay for it but what it would be rebuilt from."""
         return END
-
-
-def needed_upstream(
-    stream: str, here: bool, egresses: dict[str, Egress], spans: dict[tuple[str, str], int]
-) -> int:
-    """The timestamp of ``stream`` up to which nothing is needed for any of ``egresses``."""
-    least = END
-    for export, egress in egresses.items():
-        if (stream, export) in spans:
-            needed = min(egress.needed_from, egress.durable) if here else egress.needed_from
-            least = min(least, later(needed, -spans[stream, export]))
-    return least

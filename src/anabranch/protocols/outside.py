@@ -16,7 +16,7 @@ is one unbroken sequence of batches. The rules that keep it exact:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
 import msgspec
 
@@ -24,8 +24,8 @@ from anabranch.graph import Graph
 from anabranch.protocols.effects import Answer, Effect, EngineInput, EngineStart, Report, StartEngine
 from anabranch.protocols.egress import Egress
 from anabranch.protocols.events import Event
-from anabranch.protocols.fragment import needed_upstream
 from anabranch.protocols.messages import Snapshot
+from anabranch.protocols.needs import Needs
 from anabranch.protocols.records import Record, Sequence, Writer
 from anabranch.protocols.roles import FragmentRole
 from anabranch.streams.batch import Batch
@@ -99,7 +99,7 @@ class OutsideFragment:
         self.started = False
         self._graph = graph
         self._role = role
-        self._spans = spans
+        self._needs = Needs(egresses, spans)
         self._log_of = log_of
         self._taken: dict[str, tuple[str, int]] = {}
         self._run: str | None = None
@@ -191,8 +191,11 @@ class OutsideFragment:
     def offer_snapshot(self) -> Snapshot | None:
         return None
 
+    def suffices_of(self, stream: str, absent: Callable[[str], Set[str]]) -> int:
+        return self._needs.to_start(stream, absent)
+
     def needed_of(self, stream: str, here: bool) -> int:
-        return needed_upstream(stream, here, self.egresses, self._spans)
+        return self._needs.here(stream) if here else self._needs.upstream(stream)
 
     def unread(self, stream: str) -> int:
         """The first position of an ingress log that the engine may not have read: it must stay."""

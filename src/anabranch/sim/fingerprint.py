@@ -6,10 +6,11 @@ import hashlib
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from anabranch.protocols.messages import CaughtUp, Message, Snapshot
 from anabranch.protocols.records import HEADER
-from anabranch.streams.batch import TS, ids, timestamps
+from anabranch.streams.xxhash64 import SPARK_SEED, fold
 
 
 def size(message: Message) -> int:
@@ -23,10 +24,11 @@ def size(message: Message) -> int:
 
 
 def _columns(rows: Any) -> bytes:
-    """Timestamps and ids stand for a batch; one without them, for its length."""
-    if rows.schema.names[0] != TS:
-        return str(rows.num_rows).encode()
-    return b"".join(column.tobytes() for column in (timestamps(rows), *ids(rows)))
+    """A batch as the hashes of its rows, nulls and all columns included."""
+    lanes = np.full((1, rows.num_rows), SPARK_SEED, np.int64)
+    for column in rows.columns:
+        fold(column, True, lanes)
+    return lanes.tobytes()
 
 
 class Fingerprint:

@@ -6,7 +6,7 @@ what the plan no longer gives this site stops, and its streams go.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -22,7 +22,7 @@ from anabranch.protocols.events import Rejected
 from anabranch.protocols.fragment import EngineOf, Fragment
 from anabranch.protocols.heartbeats import Heartbeats
 from anabranch.protocols.identity import Identify
-from anabranch.protocols.ingress import Ingress
+from anabranch.protocols.ingress import Arrival, Ingress
 from anabranch.protocols.records import Record, Writer
 from anabranch.protocols.roles import FragmentRole, Roles, roles, spans
 from anabranch.protocols.settings import Settings
@@ -272,8 +272,12 @@ class Agent:
         return [] if ingress is None else ingress.rejoin.reset(now, source)
 
     def on_branch(self, now: int, stream: str, source: str, position: int, record: Record) -> list[Effect]:
+        return self.on_branches(now, stream, [(source, position, record)])
+
+    def on_branches(self, now: int, stream: str, arrivals: Sequence[Arrival]) -> list[Effect]:
+        """Records that the branches of a stream have brought, in the order in which they came."""
         ingress = self.ingresses.get(stream)
-        return [] if ingress is None else ingress.on_record(now, source, position, record)
+        return [] if ingress is None else ingress.on_records(now, arrivals)
 
     def on_appended(self, now: int, append: Append) -> list[Effect]:
         """A record is durable in this site's log."""

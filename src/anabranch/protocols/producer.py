@@ -39,11 +39,11 @@ class Producer:
         self._promise = BEGINNING
         self._safe = (0, BEGINNING)
         self._progress = self._resent = BEGINNING
-        self._closed = False
+        self.closed = False
 
     @property
     def done(self) -> bool:
-        return self._closed and not self._outbox
+        return self.closed and not self._outbox
 
     def start(self, now: int) -> list[Effect]:
         self._progress = now
@@ -64,7 +64,7 @@ class Producer:
 
     def close(self, now: int) -> list[Effect]:
         """No more tuples, ever."""
-        self._closed = True
+        self.closed = True
         return self._keep(now, self._submit(None, END))
 
     @property
@@ -113,7 +113,7 @@ class Producer:
         """``arrived``: up to when tuples have come, if that is not ``now``."""
         if key == "watch":
             return [*self._turn(now), *([] if self.done else self._watch())]
-        if self._closed:
+        if self.closed:
             return []
         arrived = now if arrived is None else arrived
         return [*self._keep(now, self._submit(None, self._now_promised(arrived))), *self._schedule(arrived)]

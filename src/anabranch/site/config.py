@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -48,12 +49,12 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Access(self.servers[site])
 
     def to_json(self) -> bytes:
-        return msgspec.json.format(msgspec.json.encode(self))
+        return msgspec.json.format(msgspec.json.encode(self, enc_hook=str))
 
     @staticmethod
     def load(path: Path) -> SiteConfig:
         try:
-            config = msgspec.json.decode(path.read_bytes(), type=SiteConfig)
+            config = msgspec.json.decode(path.read_bytes(), type=SiteConfig, dec_hook=_path)
             config.graph.validate()
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
@@ -62,6 +63,12 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if config.site not in config.servers:
             raise ConfigError(f"{path}: servers names no URL for {config.site!r} itself; add it")
         return config
+
+
+def _path(kind: type[Any], value: Any) -> Any:
+    if kind is not Path:
+        raise ValueError(f"{kind.__name__} is nothing that a configuration holds")
+    return Path(value)
 
 
 class Deployment(msgspec.Struct, frozen=True):

@@ -185,6 +185,8 @@ class Cluster:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
         for pid in children:
             _wait_gone(pid)
         for child in ("agent", "nats"):

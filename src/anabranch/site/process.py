@@ -16,14 +16,38 @@ import sys
 import time
 from pathlib import Path
 
-from anabranch.log.server import Server, ServerError
+import msgspec
+
+from anabranch.log.server import Server, ServerError, ServerSettings
 from anabranch.site.backoff import Backoff
-from anabranch.site.config import ConfigError, SiteConfig
 from anabranch.site.journal import Journal
 
 MOST_DEATHS = 8
 """Deaths of one child within a minute after which starting it again does not help."""
 _STOP_PATIENCE = 8.0
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used: the sentence says where and what."""
+
+
+class Site(msgspec.Struct, frozen=True):
+    """The part of :class:`anabranch.site.config.SiteConfig` that a supervisor needs: it loads nothing that
+    takes memory."""
+
+    site: str
+    directory: Path
+    log: ServerSettings | None = None
+    bound: bool = False
+
+    @staticmethod
+    def load(path: Path) -> Site:
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Site, dec_hook=lambda kind, value: kind(value))
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+        except msgspec.DecodeError as error:
+            raise ConfigError(f"{path}: {error}") from None
 
 
 class GivenUp(RuntimeError):
@@ -49,7 +73,10 @@ class Child:
         """Its exit status, once, if it has ended."""
         if self.process is None or self.process.poll() is None:
             return None
-        status, self.process = self.process.returncode, None
+        status = self.process.returncode
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        self.process = None
         self._pid_file.unlink(missing_ok=True)
         self.ended(status)
         return status
@@ -75,11 +102,11 @@ class Child:
 class Supervisor:
     """Of one site."""
 
-    def __init__(self, config: SiteConfig, path: Path) -> None:
+    def __init__(self, config: Site, path: Path) -> None:
         directory = config.directory
         directory.mkdir(parents=True, exist_ok=True)
         self.config = config
-        self.journal = Journal(directory / "site.jsonl", site=config.site, query=config.query)
+        self.journal = Journal(directory / "site.jsonl", site=config.site)
         self._path = path
         self._log = Child("nats", directory) if config.log is not None else None
         self._agent = Child("agent", directory)
@@ -183,7 +210,7 @@ def main(arguments: list[str]) -> int:
         return 2
     path = Path(arguments[0])
     try:
-        config = SiteConfig.load(path)
+        config = Site.load(path)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2

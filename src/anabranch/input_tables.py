@@ -63,17 +63,10 @@ def conform(source: Source, table: pa.Table, where: str) -> pa.Table:
     wanted = column_types(source)
     if "arrival" not in wanted and "arrival" in table.column_names:
         wanted["arrival"] = TIMESTAMP
-    columns = {}
-    for name, kind in wanted.items():
-        present = table.column_names.count(name)
-        if present != 1:
-            problem = (
-                "is there twice; rename one"
-                if present
-                else f"is missing; {_closest(name, table.column_names)}"
-            )
-            raise InputError(f"{where}: column {name!r} {problem}")
-        columns[name] = lossless(table.column(name), kind, f"{where}, column {name!r}")
+    columns = {
+        name: lossless(_only(table, name, where), kind, f"{where}, column {name!r}")
+        for name, kind in wanted.items()
+    }
     clock = (
         ["ts"] if "arrival" not in table.column_names or "arrival" in _declared(source) else ["ts", "arrival"]
     )
@@ -81,6 +74,30 @@ def conform(source: Source, table: pa.Table, where: str) -> pa.Table:
         _check_times(columns[name], f"{where}, column {name!r}")
     _check_order(columns[clock[-1]], f"{where}, column {clock[-1]!r}")
     return pa.table(columns)
+
+
+def arriving(source: Source, table: pa.Table, where: str) -> pa.Table:
+    """What a producer sends: ``ts``, if the source gives it, then the declared columns, of exactly the types
+    of ``source``, in the order in which they are; an InputError that begins with ``where``."""
+    wanted = column_types(source)
+    if source.timestamps == "entry" and "ts" not in _declared(source):
+        del wanted["ts"]
+    columns = {
+        name: lossless(_only(table, name, where), kind, f"{where}, column {name!r}")
+        for name, kind in wanted.items()
+    }
+    if source.timestamps == "source":
+        _check_times(columns["ts"], f"{where}, column 'ts'")
+    return pa.table(columns)
+
+
+def _only(table: pa.Table, name: str, where: str) -> pa.ChunkedArray:
+    """The one column called ``name``."""
+    present = table.column_names.count(name)
+    if present == 1:
+        return table.column(name)
+    problem = "is there twice; rename one" if present else f"is missing; {_closest(name, table.column_names)}"
+    raise InputError(f"{where}: column {name!r} {problem}")
 
 
 def column_types(source: Source) -> dict[str, pa.DataType]:

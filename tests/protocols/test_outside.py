@@ -33,6 +33,7 @@ class Site:
             spans(graph, role),
             {"o": self.egress},
             lambda _: self.ingress if self.began else None,
+            Settings(),
         )
         self.fragment.recover({"o": out})
 
@@ -86,7 +87,7 @@ def test_what_nobody_wants_is_not_computed() -> None:
     role = FragmentRole(("o",), ("s",), (), ("s",))
     writer = Writer("in/s", 1)
     writer.complete_from = BEGINNING
-    fragment = OutsideFragment(graph, role, spans(graph, role), {}, lambda _: writer)
+    fragment = OutsideFragment(graph, role, spans(graph, role), {}, lambda _: writer, Settings())
     assert fragment.begin() == []
     assert fragment.unread("s") == END
 

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import ssl
+import struct
+import sys
+import termios
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
+from nats.errors import TimeoutError as NatsTimeout
 
 SIGN_OF_LIFE = 1.5
 """Seconds between two questions, and how long an answer may take."""
@@ -37,41 +42,78 @@ class Access(msgspec.Struct, frozen=True):
 class Connection:
     """``lost`` is called once, when it is gone for good."""
 
-    def __init__(self, client: Client, lost: Callable[[], None]) -> None:
-        self.client = client
+    def __init__(self, lost: Callable[[], None]) -> None:
+        self.client = Client()
         self._lost: Callable[[], None] | None = lost
+        self._watch: asyncio.Task[None] | None = None
+
+    def watch(self) -> None:
+        """From now on it is noticed when it breaks."""
         self._watch = asyncio.create_task(self._watchdog())
 
     @property
     def alive(self) -> bool:
         return self._lost is not None and self.client.is_connected
 
+    @property
+    def received(self) -> int:
+        """Bytes that have come, of messages that are not whole yet too."""
+        parser = getattr(self.client, "_ps", None)
+        return int(self.client.stats["in_bytes"]) + len(getattr(parser, "buf", b""))
+
     async def _watchdog(self) -> None:
         with contextlib.suppress(*FAILURES):
             while not self.client.is_closed:
                 await asyncio.sleep(SIGN_OF_LIFE)
-                await self.client.flush(timeout=2 * SIGN_OF_LIFE)
-        self._gone()
+                before = (self.received, _unsent(self.client))
+                try:
+                    await self.client.flush(timeout=2 * SIGN_OF_LIFE)
+                except NatsTimeout:
+                    # An answer may have to wait behind what a slow link still carries.
+                    if before == (self.received, _unsent(self.client)):
+                        break
+        self.gone()
         await _end(self.client)
 
-    def _gone(self) -> None:
+    def gone(self) -> None:
         lost, self._lost = self._lost, None
         if lost is not None:
             lost()
 
+    def close_quietly(self) -> None:
+        self._lost = None
+
     async def close(self) -> None:
         """Without ``lost`` being called."""
-        self._lost = None
-        self._watch.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._watch
+        self.close_quietly()
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.gather(self._watch, return_exceptions=True)
         await _end(self.client)
+
+
+def _transport(client: Client) -> Any:
+    writer = getattr(getattr(client, "_transport", None), "_io_writer", None)
+    return getattr(writer, "transport", None)
+
+
+def _unsent(client: Client) -> int:
+    """Bytes that wait here or in the system for the other end to take them."""
+    transport = _transport(client)
+    if transport is None or transport.is_closing():
+        return 0
+    waiting = int(transport.get_write_buffer_size())
+    connected = transport.get_extra_info("socket")
+    if sys.platform != "linux" or connected is None:
+        return waiting
+    with contextlib.suppress(OSError):
+        waiting += struct.unpack("i", fcntl.ioctl(connected.fileno(), termios.TIOCOUTQ, b"\0" * 4))[0]
+    return waiting
 
 
 async def _end(client: Client) -> None:
     """Cuts the transport, unsent bytes or not, and clears up behind it."""
-    writer = getattr(getattr(client, "_transport", None), "_io_writer", None)
-    transport = getattr(writer, "transport", None)
+    transport = _transport(client)
     if transport is not None:
         transport.abort()
     with contextlib.suppress(*FAILURES):
@@ -92,12 +134,16 @@ async def connect(
         if refused is not None and "ermission" in str(error):
             refused(str(error))
 
+    async def on_disconnect() -> None:
+        connection.gone()
+
+    connection = Connection(lost)
+    client = connection.client
     options: dict[str, Any] = {}
     if access.user is not None:
         options |= {"user": access.user, "password": access.password}
     if access.tls is not None:
         options |= {"tls": access.tls}
-    client = Client()
     try:
         await asyncio.wait_for(
             client.connect(
@@ -106,6 +152,7 @@ async def connect(
                 allow_reconnect=False,
                 connect_timeout=max(1, round(patience)),
                 error_cb=on_error,
+                disconnected_cb=on_disconnect,
                 ping_interval=3600,
                 pending_size=64 << 20,
                 inbox_prefix=access.inbox,
@@ -114,6 +161,8 @@ async def connect(
             patience + 1.0,
         )
     except BaseException:
+        connection.close_quietly()
         await _end(client)
         raise
-    return Connection(client, lost)
+    connection.watch()
+    return connection

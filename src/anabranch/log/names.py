@@ -2,9 +2,13 @@
 
 >>> stream("netwatch", "out/alerts"), subject("netwatch", "out/alerts")
 ('netwatch-out-alerts', 'log.netwatch.out.alerts')
+>>> client("netwatch", "alerts@paris"), client("netwatch", "new alerts.txt")
+('client.netwatch.alerts@paris', 'client.netwatch.new%20alerts%2Etxt')
 """
 
 from __future__ import annotations
+
+from urllib.parse import quote
 
 
 def stream(query: str, name: str) -> str:
@@ -22,6 +26,16 @@ def inbox(query: str, site: str) -> str:
     return f"inbox.{query}.{site}"
 
 
+def status(query: str, site: str) -> str:
+    """On the server of ``site``: who asks here is told how the site stands."""
+    return f"status.{query}.{site}"
+
+
 def client(query: str, name: str) -> str:
     """On any site's server: what that site says to a producer or an application."""
-    return f"client.{query}.{name}"
+    return f"client.{query}.{_token(name)}"
+
+
+def _token(name: str) -> str:
+    """Any name as one token of a subject."""
+    return quote(name, safe="@/").replace(".", "%2E")

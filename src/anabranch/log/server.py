@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import shutil
 import signal
@@ -13,6 +14,8 @@ import time
 from pathlib import Path
 
 import msgspec
+
+_PDEATHSIG = 1
 
 
 class ServerError(RuntimeError):
@@ -63,11 +66,20 @@ def binary() -> str:
     return found
 
 
+def die_with_parent() -> None:
+    """This process is killed when the one that started it is gone: Linux only, elsewhere nothing happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+
+
 class Server:
     """One server process. ``start`` returns once it answers; ``stop`` once it is gone."""
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, bound: bool = False) -> None:
+        """``bound``: the server dies with this process, where the kernel sees to that. It must then be
+        started from a thread that lives as long."""
         self.settings = settings
+        self._bound = bound
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -86,7 +98,12 @@ class Server:
         config.chmod(0o600)
         with output.open("ab") as log:
             self.process = subprocess.Popen(  # noqa: S603 - our own binary and configuration
-                [binary(), "-c", str(config)], stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                [binary(), "-c", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_parent if self._bound else None,  # noqa: PLW1509 - one thread there
             )
         until = time.monotonic() + patience
         while not self._answers():

@@ -40,6 +40,10 @@ class LogLost(RuntimeError):
     """The log is not what this agent has written: it must begin a new life."""
 
 
+class TooLarge(RuntimeError):
+    """A record that the log server cannot take, now or ever."""
+
+
 class SiteLog:
     """``appended`` and ``was_read`` are told when an effect is done; ``failed`` when the log is lost."""
 
@@ -69,6 +73,10 @@ class SiteLog:
         if worker is None:
             worker = self._streams[operation.stream] = _Worker(self, operation.stream)
         worker.do(operation)
+
+    @property
+    def site(self) -> str:
+        return self._site
 
     @property
     def waiting(self) -> int:
@@ -171,6 +179,12 @@ class _Worker:
         if not self.exists:
             await self._create(connection)
         data = [encode(append.record) for append in appends]
+        largest = max(map(len, data))
+        if largest > connection.client.max_payload:
+            raise TooLarge(
+                f"{self.stream} at {self.log.site}: a record of {largest} bytes, and the log server takes "
+                f"{connection.client.max_payload}; are single tuples as large as that?"
+            )
         try:
             landed = await self._publish(connection, appends[0].position, data)
         except NoRespondersError:

@@ -6,7 +6,7 @@ what the plan no longer gives this site stops, and its streams go.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -31,7 +31,7 @@ from anabranch.protocols.events import Rejected
 from anabranch.protocols.fragment import EngineOf, Fragment
 from anabranch.protocols.heartbeats import Heartbeats
 from anabranch.protocols.identity import Identify
-from anabranch.protocols.ingress import Ingress
+from anabranch.protocols.ingress import Arrival, Ingress
 from anabranch.protocols.outside import Computed, OutsideFragment
 from anabranch.protocols.records import Record, Writer
 from anabranch.protocols.roles import FragmentRole, Roles, historic, roles, spans
@@ -248,7 +248,9 @@ class Agent:
             ingress = self.ingresses.get(stream)
             return None if ingress is None else ingress.writer
 
-        fragment = OutsideFragment(self.graph, role, spans(self.graph, role), egresses, log_of)
+        fragment = OutsideFragment(
+            self.graph, role, spans(self.graph, role), egresses, log_of, self._settings
+        )
         fragment.recover({stream: logs[f"out/{stream}"][1] for stream in role.exports})
         self.fragments[role] = fragment
         return fragment.begin()
@@ -338,8 +340,12 @@ class Agent:
         return [] if ingress is None else ingress.rejoin.reset(now, source)
 
     def on_branch(self, now: int, stream: str, source: str, position: int, record: Record) -> list[Effect]:
+        return self.on_branches(now, stream, [(source, position, record)])
+
+    def on_branches(self, now: int, stream: str, arrivals: Sequence[Arrival]) -> list[Effect]:
+        """Records that the branches of a stream have brought, in the order in which they came."""
         ingress = self.ingresses.get(stream)
-        return [] if ingress is None else ingress.on_record(now, source, position, record)
+        return [] if ingress is None else ingress.on_records(now, arrivals)
 
     def on_appended(self, now: int, append: Append) -> list[Effect]:
         """A record is durable in this site's log."""

@@ -11,7 +11,7 @@ import msgspec
 from anabranch.protocols.effects import Effect, Send
 from anabranch.protocols.messages import CatchUp, CaughtUp, Mirror
 from anabranch.protocols.progress import end
-from anabranch.protocols.records import Record
+from anabranch.protocols.records import HEADER, Record
 from anabranch.protocols.settings import Settings
 from anabranch.streams.punctuation import BEGINNING
 
@@ -37,6 +37,10 @@ class CatchingUp:
         self._asked = now
         self._lacking.clear()
         return [Send(peer, CatchUp(self._source, known)) for peer in peers]
+
+    def ask_on(self, peer: str, known: Known) -> list[Effect]:
+        """For the rest of an answer that was too long."""
+        return [Send(peer, CatchUp(self._source, known))]
 
     def lacks(self, peer: str) -> None:
         """``peer`` has answered and has nothing that would close a hole here."""
@@ -66,8 +70,8 @@ class Stock(msgspec.Struct, frozen=True):
     taken: Known
 
 
-def answer(source: str, known: Known, records: tuple[Record, ...], stock: Stock) -> CaughtUp:
-    """What a peer lacks of a log, then what was not shown yet."""
+def answer(source: str, known: Known, records: tuple[Record, ...], stock: Stock, limit: int) -> CaughtUp:
+    """What a peer lacks of a log, then what was not shown yet; of more than ``limit`` bytes the beginning."""
     have = dict(known)
     mirrors: list[Mirror] = []
     complete_from: list[int] = []
@@ -77,10 +81,18 @@ def answer(source: str, known: Known, records: tuple[Record, ...], stock: Stock)
             continue
         mirrors.append(Mirror(source, record.rows, sequence, end(sequence)))
         complete_from.append(max(record.high, record.complete_from))
-    return CaughtUp(
-        source,
-        known,
-        (*mirrors, *stock.waiting),
-        (*complete_from, *(stock.complete_from for _ in stock.waiting)),
-        stock.taken,
-    )
+    mirrors += stock.waiting
+    complete_from += [stock.complete_from] * len(stock.waiting)
+    count = _fitting(mirrors, limit)
+    more = count < len(mirrors)
+    return CaughtUp(source, known, tuple(mirrors[:count]), tuple(complete_from[:count]), stock.taken, more)
+
+
+def _fitting(mirrors: list[Mirror], limit: int) -> int:
+    """How many of them go into one message, at least one."""
+    bytes = 0
+    for count, mirror in enumerate(mirrors):
+        bytes += HEADER + (0 if mirror.rows is None else int(mirror.rows.nbytes))
+        if bytes > limit and count:
+            return count
+    return len(mirrors)

@@ -9,7 +9,7 @@ from anabranch.protocols.ingress import trim
 from anabranch.protocols.records import Record, Sequence, Writer
 from anabranch.protocols.rejoin import pass_new, remember
 from anabranch.protocols.settings import Settings
-from anabranch.streams.batch import Batch, timestamps
+from anabranch.streams.batch import Batch, cut, timestamps
 from anabranch.streams.duplicates import DuplicateFilter
 from anabranch.streams.punctuation import BEGINNING, END
 
@@ -61,6 +61,10 @@ class Egress:
         """What the replica yields next: appended, unless the log has it."""
         if rows is not None and self._tail is not None:
             rows = pass_new(self._tail, 0, rows)
+        effects: list[Effect] = []
+        if rows is not None and sequence is None:
+            *before, rows = cut(rows, self._settings.message_bytes)
+            effects += [self.writer.append(piece) for piece in before]
         moved = self.writer.complete_from != END and punctuation > self.writer.punctuation
         if moved:
             self.writer.punctuation = punctuation
@@ -68,7 +72,7 @@ class Egress:
                 self._tail = None
         if rows is None and not moved and sequence is None:
             return []
-        return [self.writer.append(rows, sequence=sequence)]
+        return [*effects, self.writer.append(rows, sequence=sequence)]
 
     def announce(self) -> Effect:
         """A record without rows: it tells consumers where the log is complete from now."""

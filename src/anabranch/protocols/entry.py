@@ -445,7 +445,8 @@ class EntryPoint:
     def answer_catch_up(
         self, peer: str, known: Known, stock: Stock, records: tuple[Record, ...]
     ) -> list[Effect]:
-        return [Send(peer, answer(self.source.name, known, records, stock))]
+        limit = self._settings.message_bytes
+        return [Send(peer, answer(self.source.name, known, records, stock, limit))]
 
     @property
     def _taken(self) -> Known:
@@ -473,6 +474,8 @@ class EntryPoint:
             news = news or progress.taken > before
         if not news and all(self._progress(name).taken >= taken for name, taken in caught_up.taken):
             self._catching_up.lacks(peer)
+        if caught_up.more:
+            return effects + (self._catching_up.ask_on(peer, self._taken) if news else [])
         return effects + self._on_answered(peer)
 
     def _is_lost(self, now: int, peer: str, producer: str) -> bool:

@@ -75,4 +75,13 @@ class Rejected(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-Event = Gap | Late | Poisoned | Degraded | Trimmed | Waiting | Rejected
+class Oversized(msgspec.Struct, frozen=True, tag=True):
+    """The state of ``operator`` at ``at`` takes ``bytes``, more than a record or a message can: no snapshot
+    is kept or sent, and its input is kept instead."""
+
+    operator: str
+    at: str
+    bytes: int
+
+
+Event = Gap | Late | Poisoned | Degraded | Trimmed | Waiting | Rejected | Oversized

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from anabranch.protocols.effects import Append, Effect, Report, Send
 from anabranch.protocols.egress import Egress
-from anabranch.protocols.events import Event, Waiting
+from anabranch.protocols.events import Event, Oversized, Waiting
 from anabranch.protocols.messages import Snapshot, SnapshotRequest
 from anabranch.protocols.needs import Needs
 from anabranch.protocols.records import Record, Writer
@@ -184,7 +184,8 @@ class Fragment:
         fed = self._fed[self.engine.inputs[0]]
         if self._snapshots is None or self.waiting or fed == BEGINNING:
             return None
-        return Snapshot(self.operators[0], fed, self.engine.snapshot())
+        state = self.engine.snapshot()
+        return Snapshot(self.operators[0], fed, state) if len(state) <= self._settings.message_bytes else None
 
     def _save(self) -> list[Effect]:
         assert self._snapshots is not None
@@ -193,8 +194,11 @@ class Fragment:
         if self.waiting or fed < self._saved + self._settings.snapshot_interval or fed == BEGINNING:
             return effects
         self._saved = fed
+        state = self.engine.snapshot()
+        if len(state) > self._settings.message_bytes:
+            return [*effects, Report(Oversized(self.operators[0], self.at, len(state)))]
         self._snapshots.punctuation = fed
-        return [*effects, self._snapshots.append(None, state=self.engine.snapshot())]
+        return [*effects, self._snapshots.append(None, state=state)]
 
     def on_saved(self, append: Append) -> list[Effect]:
         """A snapshot is durable: earlier ones may go."""

@@ -3,12 +3,18 @@ is the commit."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anabranch.protocols.effects import Effect, Report
 from anabranch.protocols.events import Trimmed
 from anabranch.protocols.records import Record, Writer
 from anabranch.protocols.rejoin import Rejoin
 from anabranch.protocols.settings import Settings
+from anabranch.streams.batch import Batch, concat
 from anabranch.streams.punctuation import BEGINNING, END
+
+Arrival = tuple[str, int, Record]
+"""The site it came from, its position there, and the record."""
 
 
 class Ingress:
@@ -38,10 +44,23 @@ class Ingress:
         return self.rejoin.keep_only(now, sources)
 
     def on_record(self, now: int, source: str, position: int, record: Record) -> list[Effect]:
-        rows, moved, effects = self.rejoin.record(now, source, position, record)
+        return self.on_records(now, [(source, position, record)])
+
+    def on_records(self, now: int, arrivals: Sequence[Arrival]) -> list[Effect]:
+        """What came while the last append was on its way goes in one: all that is new of it, with the
+        punctuation behind."""
+        effects: list[Effect] = []
+        new: list[Batch] = []
+        moved = False
+        for source, position, record in arrivals:
+            rows, advanced, more = self.rejoin.record(now, source, position, record)
+            moved = moved or advanced
+            effects += more
+            if rows is not None:
+                new.append(rows)
         moved = self.rejoin.settle(now, self.floor) or moved
-        if rows is not None or moved:
-            effects.append(self._append(rows))
+        if new or moved:
+            effects.append(self._append(concat(new) if new else None))
         return effects
 
     def on_durable(self, record: Record) -> None:
@@ -59,7 +78,7 @@ class Ingress:
         ``retention``."""
         return trim(self.writer, needed, retention, self.rejoin.at, self.stream, ("fragment",), unread)
 
-    def _append(self, rows: object) -> Effect:
+    def _append(self, rows: Batch | None) -> Effect:
         frontier = self.rejoin.frontier
         self.writer.complete_from, self.writer.punctuation = frontier.complete_from, frontier.punctuation
         return self.writer.append(rows, cursors=self.rejoin.cursors)

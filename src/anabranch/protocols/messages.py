@@ -77,13 +77,15 @@ class CatchUp(msgspec.Struct, frozen=True):
 
 class CaughtUp(msgspec.Struct, frozen=True):
     """Peer to entry point, in answer to what it knew (``known``): what it holds, and for each piece of it
-    what a log that begins there is complete from; ``taken``: for each producer the next sequence expected."""
+    what a log that begins there is complete from; ``taken``: for each producer the next sequence expected.
+    ``more``: that was not all, the rest did not fit."""
 
     source: str
     known: tuple[tuple[str, int], ...]
     mirrors: tuple[Mirror, ...]
     complete_from: tuple[int, ...]
     taken: tuple[tuple[str, int], ...]
+    more: bool = False
 
 
 class Needed(msgspec.Struct, frozen=True):

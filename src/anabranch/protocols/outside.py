@@ -28,8 +28,9 @@ from anabranch.protocols.messages import Snapshot
 from anabranch.protocols.needs import Needs
 from anabranch.protocols.records import Record, Sequence, Writer
 from anabranch.protocols.roles import FragmentRole
-from anabranch.streams.batch import Batch
-from anabranch.streams.punctuation import END, later
+from anabranch.protocols.settings import Settings
+from anabranch.streams.batch import Batch, cut
+from anabranch.streams.punctuation import BEGINNING, END, later
 
 
 class Computed(msgspec.Struct, frozen=True):
@@ -92,6 +93,7 @@ class OutsideFragment:
         spans: dict[tuple[str, str], int],
         egresses: dict[str, Egress],
         log_of: Callable[[str], Writer | None],
+        settings: Settings,
     ) -> None:
         self.operators = role.operators
         self.name = role.operators[0]
@@ -101,6 +103,7 @@ class OutsideFragment:
         self._role = role
         self._needs = Needs(egresses, spans)
         self._log_of = log_of
+        self._settings = settings
         self._taken: dict[str, tuple[str, int]] = {}
         self._run: str | None = None
         self._batch = -1
@@ -165,7 +168,13 @@ class OutsideFragment:
         for export, egress in self.egresses.items():
             promise = computed.punctuation[export]
             sequence = Sequence(computed.run, computed.batch, computed.batch + 1, promise, 0)
-            effects += egress.offer(computed.rows.get(export), promise, sequence)
+            rows = computed.rows.get(export)
+            if rows is not None:
+                # What the number stands in says that all before it is there.
+                *before, rows = cut(rows, self._settings.message_bytes)
+                for piece in before:
+                    effects += egress.offer(piece, BEGINNING)
+            effects += egress.offer(rows, promise, sequence)
         return effects
 
     def on_durable(self, export: str, record: Record) -> list[Effect]:

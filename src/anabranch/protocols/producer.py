@@ -39,11 +39,11 @@ class Producer:
         self._promise = BEGINNING
         self._safe = (0, BEGINNING)
         self._progress = self._resent = BEGINNING
-        self._closed = False
+        self.closed = False
 
     @property
     def done(self) -> bool:
-        return self._closed and not self._outbox
+        return self.closed and not self._outbox
 
     def start(self, now: int) -> list[Effect]:
         self._progress = now
@@ -51,9 +51,10 @@ class Producer:
         hello = Send(self._entries[0], self._submit(None, BEGINNING))
         return [hello, *self._watch(), *self._schedule(now)]
 
-    def offer(self, now: int, rows: Batch) -> list[Effect]:
-        """Tuples that arrive now: ``ts`` first, if the source gives it."""
-        promise = self._now_promised(now)
+    def offer(self, now: int, rows: Batch, arrived: int | None = None) -> list[Effect]:
+        """Tuples that arrive now: ``ts`` first, if the source gives it. ``arrived``: when they came, if that
+        is not ``now``; what comes of them later than the lateness allows is late."""
+        promise = self._now_promised(now if arrived is None else arrived)
         submit = self._submit(rows, promise)
         self._next += rows.num_rows
         if self.source.timestamps == "source":
@@ -63,8 +64,13 @@ class Producer:
 
     def close(self, now: int) -> list[Effect]:
         """No more tuples, ever."""
-        self._closed = True
+        self.closed = True
         return self._keep(now, self._submit(None, END))
+
+    @property
+    def unsafe(self) -> int:
+        """Bytes of tuples that are not known to be safe."""
+        return sum(int(submit.rows.nbytes) for submit in self._outbox if submit.rows is not None)
 
     def _now_promised(self, now: int) -> int:
         if self.source.timestamps == "entry":
@@ -103,12 +109,14 @@ class Producer:
             until == self._safe[0] and (until > submit.first or submit.promise <= self._safe[1])
         )
 
-    def on_timer(self, now: int, key: str) -> list[Effect]:
+    def on_timer(self, now: int, key: str, arrived: int | None = None) -> list[Effect]:
+        """``arrived``: up to when tuples have come, if that is not ``now``."""
         if key == "watch":
             return [*self._turn(now), *([] if self.done else self._watch())]
-        if self._closed:
+        if self.closed:
             return []
-        return [*self._keep(now, self._submit(None, self._now_promised(now))), *self._schedule(now)]
+        arrived = now if arrived is None else arrived
+        return [*self._keep(now, self._submit(None, self._now_promised(arrived))), *self._schedule(arrived)]
 
     def _watch(self) -> list[Effect]:
         return [SetTimer("watch", self._settings.producer_timeout // 2)]

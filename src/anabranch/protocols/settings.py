@@ -29,5 +29,8 @@ class Settings(msgspec.Struct, frozen=True):
     snapshot_interval: int = 5 * SECOND
     """Of event time, between snapshots of operators that depend on all of history."""
     heartbeat_interval: int = SECOND
+    message_bytes: int = 4 << 20
+    """Tuples and state that one record or message carries, at most about: logs and links have their limits,
+    and what is as large as that may still grow by its ids."""
     rebuild_slack: int = 0
     """Event time kept in every log beyond what its consumers need."""

@@ -48,6 +48,15 @@ def assemble(ts: Ints, hi: Ints, lo: Ints, columns: Sequence[pa.Array], schema: 
     )
 
 
+def cut(batch: Batch, limit: int) -> list[Batch]:
+    """The same rows in batches of about ``limit`` bytes at most, as far as rows are smaller than that."""
+    pieces = -(-int(batch.nbytes) // limit)
+    if pieces <= 1:
+        return [batch]
+    step = -(-batch.num_rows // pieces)
+    return [batch.slice(first, step) for first in range(0, batch.num_rows, step)]
+
+
 def concat(batches: Sequence[Batch]) -> Batch:
     """One batch of all rows; at least one batch."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

@@ -1,0 +1,163 @@
+"""A site's agent at work: its lives, one after the other, what others say to it, and how it stands."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import msgspec
+from nats.aio.msg import Msg
+
+from anabranch.engines.arrow import ArrowEngine
+from anabranch.log import names
+from anabranch.log.codec import Malformed
+from anabranch.log.store import LogLost
+from anabranch.protocols.events import Rejected
+from anabranch.protocols.fragment import EngineOf
+from anabranch.protocols.messages import Message
+from anabranch.site import wire
+from anabranch.site.backoff import Backoff
+from anabranch.site.clock import Clock
+from anabranch.site.config import Schemas, SiteConfig
+from anabranch.site.journal import Journal
+from anabranch.site.life import Life
+from anabranch.site.metrics import MetricsServer
+from anabranch.site.post import Hear, Line
+from anabranch.site.screen import Screen
+from anabranch.site.status import SiteStatus, samples, status
+
+MOST_LIVES = 10
+"""Lives that may end within a minute."""
+MESSAGE_MOST = 7 << 20
+"""Bytes of tuples, ids included, that one message may bring: what is made of it must fit into a record."""
+_REFUSALS = 10
+"""Refused messages that are written down, a second."""
+
+
+class AgentFailed(RuntimeError):
+    """The agent cannot go on: the sentence says why."""
+
+
+class SiteAgent:
+    """``run`` until ``stop``. ``engine_of`` makes what computes a fragment: the Arrow engine unless given."""
+
+    def __init__(self, config: SiteConfig, journal: Journal, engine_of: EngineOf | None = None) -> None:
+        self.config = config
+        self.journal = journal
+        self.clock = Clock(config.directory / "clock-offset")
+        self.lives = 0
+        self.life: Life | None = None
+        self.metrics_port = 0
+        self._engine_of = engine_of or self._arrow
+        self._schemas = Schemas(config.graph)
+        self._screen = Screen(config.graph, config.sites, MESSAGE_MOST)
+        self._lines: dict[str, Line] = {}
+        self._refused: tuple[int, int] = (0, 0)
+        self._stopping = asyncio.Event()
+        self._ended: asyncio.Future[BaseException] | None = None
+
+    def _arrow(self, operators: tuple[str, ...], exports: tuple[str, ...]) -> ArrowEngine:
+        return ArrowEngine(self.config.graph, operators, exports, self.config.site)
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def run(self) -> None:
+        config = self.config
+        own: dict[str, Hear] = {
+            names.inbox(config.query, config.site): self._hear,
+            names.status(config.query, config.site): self._tell_status,
+        }
+        metrics = MetricsServer(lambda: samples(self.status(), self.journal))
+        self.metrics_port = await metrics.start(config.metrics_port)
+        self._lines = {
+            site: Line(site, config.site, config.access, own if site == config.site else {}, self.journal)
+            for site in config.sites
+        }
+        try:
+            await self._live()
+        finally:
+            await asyncio.gather(*(line.close() for line in self._lines.values()))
+            await metrics.close()
+
+    async def _live(self) -> None:
+        stopping: asyncio.Future[Any] = asyncio.create_task(self._stopping.wait())
+        ends: list[float] = []
+        backoff = Backoff(0.2, 5.0)
+        try:
+            while not self._stopping.is_set():
+                self._ended = asyncio.get_running_loop().create_future()
+                life = self._begin(self._ended)
+                await asyncio.wait([self._ended, stopping], return_when=asyncio.FIRST_COMPLETED)
+                if self._stopping.is_set():
+                    await life.settle(2.0)
+                await life.close()
+                if not self._ended.done():
+                    break
+                error = self._ended.result()
+                self.journal.count("lives_ended")
+                self.journal.write("life ended", why=f"{type(error).__name__}: {error}", lives=self.lives)
+                ends = [*ends, time.monotonic()][-MOST_LIVES:]
+                if not isinstance(error, LogLost) or (len(ends) == MOST_LIVES and ends[-1] - ends[0] < 60):
+                    raise AgentFailed(f"site {self.config.site}: {error}") from error
+                await asyncio.wait({stopping}, timeout=backoff.pause())
+        finally:
+            stopping.cancel()
+
+    def _begin(self, ended: asyncio.Future[BaseException]) -> Life:
+        def on_end(error: BaseException) -> None:
+            if not ended.done():
+                ended.set_result(error)
+
+        self.lives += 1
+        self.life = Life(
+            self.config, self._schemas, self._engine_of, self.clock, self._send, self.journal, on_end
+        )
+        self.journal.write("life begins", lives=self.lives)
+        self.life.start()
+        return self.life
+
+    # --- messages
+
+    def _send(self, to: str, message: Message) -> None:
+        """To another site over the line to it; to a client over this site's own server, where it listens."""
+        config = self.config
+        data = wire.encode(config.site, message)
+        if to in self._lines:
+            self._lines[to].send(names.inbox(config.query, to), data)
+        else:
+            self._lines[config.site].send(names.client(config.query, to), data)
+
+    async def _hear(self, received: Msg) -> None:
+        try:
+            sender, message = wire.decode(received.data)
+            self._screen(sender, message)
+        except Malformed as error:
+            self._refuse(str(error))
+            return
+        self.journal.count("messages", kind=type(message).__name__)
+        if self.life is not None:
+            self.life.on_message(sender, message)
+
+    def _refuse(self, reason: str) -> None:
+        """Counted, and written down unless there are too many."""
+        self.journal.count("events", event="Rejected")
+        second, count = int(time.monotonic()), 0
+        if self._refused[0] == second:
+            count = self._refused[1]
+        self._refused = second, count + 1
+        if count < _REFUSALS:
+            event = Rejected("?", self.config.site, reason)
+            self.journal.write("Rejected", **msgspec.structs.asdict(event))
+
+    # --- how it stands
+
+    def status(self) -> SiteStatus:
+        assert self.life is not None
+        peers = {site: line.connected for site, line in self._lines.items() if site != self.config.site}
+        return status(self.life, self.lives, peers, self.metrics_port, self.clock())
+
+    async def _tell_status(self, received: Msg) -> None:
+        if received.reply:
+            self._lines[self.config.site].send(received.reply, msgspec.json.encode(self.status()))

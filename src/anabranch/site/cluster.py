@@ -1,0 +1,307 @@
+"""Sites on this machine, as real processes: for demonstrations, tests, and trying a query out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+
+import msgspec
+import psutil
+import pyarrow as pa
+
+from anabranch.input_tables import HasGraph, graph_of
+from anabranch.log import names
+from anabranch.log.connection import FAILURES, Access, connect
+from anabranch.log.server import ServerSettings
+from anabranch.plan import Plan, check_plan
+from anabranch.protocols.messages import PlanOffer
+from anabranch.protocols.settings import Settings
+from anabranch.site import wire
+from anabranch.site.config import Deployment, SiteConfig
+from anabranch.site.journal import Journal
+from anabranch.site.producer import Producer
+from anabranch.site.replay import Pace, Replay, first_arrival
+from anabranch.site.status import SiteStatus
+from anabranch.site.subscription import Receiver, subscribe
+from anabranch.streams.batch import Batch
+from anabranch.topology import Topology
+
+Resolve = Callable[[str, str], tuple[str, int]]
+"""Host and port at which one site reaches the log server of another."""
+
+
+class ClusterError(RuntimeError):
+    """The sites do not run as they should: the sentence says which and where to look."""
+
+
+class Cluster:
+    """The sites of ``topology``, each under ``directory``. ``resolve``: where links go that lead through
+    something (an emulator of a wide area); unless given, straight to the server.
+
+    Use it as an asynchronous context: whatever happens, no process is left behind.
+    """
+
+    def __init__(
+        self,
+        query: HasGraph,
+        topology: Topology,
+        plan: Plan,
+        directory: Path,
+        settings: Settings | None = None,
+        resolve: Resolve | None = None,
+        sync: str = "always",
+    ) -> None:
+        self.graph = graph_of(query)
+        check_plan(plan, self.graph, topology)
+        self.topology = topology
+        self.plan = plan
+        self.directory = directory
+        self.settings = settings or Settings()
+        self.ports = dict(zip(topology.names, _free_ports(len(topology.names)), strict=True))
+        self.journal = Journal(directory / "clients.jsonl")
+        self._resolve = resolve or self.server_of
+        self._sync = sync
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def server_of(self, site: str, to: str) -> tuple[str, int]:
+        """The log server of ``to`` itself."""
+        return "127.0.0.1", self.ports[to]
+
+    def url(self, site: str, to: str) -> str:
+        host, port = self.server_of(site, to) if site == to else self._resolve(site, to)
+        return f"nats://{host}:{port}"
+
+    def deployment(self, near: str) -> Deployment:
+        """For clients at the place of a site."""
+        servers = {site: self.url(near, site) for site in self.topology.names}
+        return Deployment(self.graph, self.plan, servers, self.settings)
+
+    # --- putting up and down
+
+    async def __aenter__(self) -> Cluster:
+        try:
+            for site in self.topology.names:
+                self.start(site)
+            await self.ready()
+        except BaseException:
+            self.stop_all()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop_all()
+
+    def start(self, site: str) -> None:
+        """Starts a site that does not run, with the log it has left."""
+        if self._runs(site):
+            return
+        directory = self.directory / site
+        directory.mkdir(parents=True, exist_ok=True)
+        config = SiteConfig(
+            site,
+            directory,
+            self.graph,
+            self.plan,
+            {other: self.url(site, other) for other in self.topology.names},
+            self.topology.site(site).retention,
+            self.settings,
+            ServerSettings(site, directory / "log", port=self.ports[site], sync=self._sync),
+            bound=True,
+        )
+        path = directory / "site.json"
+        path.write_bytes(config.to_json())
+        with (directory / "site.err").open("ab") as errors:
+            self._processes[site] = subprocess.Popen(  # noqa: S603 - ourselves
+                [sys.executable, "-m", "anabranch.site.process", str(path)],
+                stdin=subprocess.PIPE,
+                stdout=errors,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    async def ready(self, patience: float = 60.0) -> None:
+        """Until every site that was started answers."""
+        until = time.monotonic() + patience
+        for site in list(self._processes):
+            while True:
+                with contextlib.suppress(*FAILURES):
+                    await self.status(site)
+                    break
+                if not self._runs(site) or time.monotonic() > until:
+                    raise ClusterError(f"site {site!r} does not come up; look at {self.directory / site}")
+                await asyncio.sleep(0.05)
+
+    def stop_all(self) -> None:
+        """Asks every site to stop, and kills those that do not."""
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for site, process in self._processes.items():
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.kill_site(site)
+            assert process.stdin is not None
+            process.stdin.close()
+        self._processes.clear()
+        self.journal.close()
+
+    def _runs(self, site: str) -> bool:
+        process = self._processes.get(site)
+        return process is not None and process.poll() is None
+
+    # --- faults
+
+    def pid(self, site: str, child: str) -> int:
+        """Of a site's "agent" or "nats", waiting for one that is just being started."""
+        path = self.directory / site / f"{child}.pid"
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError, ValueError):
+                pid = int(path.read_text("utf-8"))
+                os.kill(pid, 0)
+                return pid
+            time.sleep(0.01)
+        raise ClusterError(f"site {site!r} has no {child}; look at {self.directory / site}")
+
+    def kill(self, site: str, child: str) -> None:
+        """SIGKILL to its "agent" or "nats" alone; the site starts it again."""
+        os.kill(self.pid(site, child), signal.SIGKILL)
+
+    def kill_site(self, site: str, lose_log: bool = False) -> None:
+        """SIGKILL to all of it, as a power failure. :meth:`start` brings it back."""
+        children = [self.pid(site, child) for child in ("agent", "nats") if self._has(site, child)]
+        process = self._processes[site]
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
+        for pid in children:
+            _wait_gone(pid)
+        for child in ("agent", "nats"):
+            (self.directory / site / f"{child}.pid").unlink(missing_ok=True)
+        if lose_log:
+            shutil.rmtree(self.directory / site / "log", ignore_errors=True)
+
+    def _has(self, site: str, child: str) -> bool:
+        return (self.directory / site / f"{child}.pid").is_file()
+
+    def set_clock(self, site: str, offset: float) -> None:
+        """From now on the site's clock is ahead of this machine's by so many seconds."""
+        (self.directory / site / "clock-offset").write_text(str(round(offset * 1e6)), "utf-8")
+        os.kill(self.pid(site, "agent"), signal.SIGHUP)
+
+    async def install(self, plan: Plan) -> None:
+        """Tells every site that answers; the others learn of it from these."""
+        check_plan(plan, self.graph, self.topology)
+        self.plan = plan
+        for site in self.topology.names:
+            with contextlib.suppress(*FAILURES):
+                connection = await connect(Access(self.url(site, site)), "plan", lambda: None)
+                try:
+                    subject = names.inbox(self.graph.name, site)
+                    await connection.client.publish(subject, wire.encode("operator", PlanOffer(plan)))
+                    await connection.client.flush(timeout=5)
+                finally:
+                    await connection.close()
+
+    # --- looking, feeding, receiving
+
+    async def status(self, site: str) -> SiteStatus:
+        """Raises one of :data:`anabranch.log.connection.FAILURES` if the site does not answer."""
+        connection = await connect(Access(self.url(site, site)), "status", lambda: None)
+        try:
+            reply = await connection.client.request(names.status(self.graph.name, site), b"", timeout=2)
+        finally:
+            await connection.close()
+        return msgspec.json.decode(reply.data, type=SiteStatus)
+
+    def producer(self, source: str, near: str | None = None) -> Producer:
+        """Of a source, at the place of a site: unless given, that of its first entry point."""
+        entries = self.plan.entries[source]
+        return Producer(self.deployment(near or entries[0]), source, journal=self.journal)
+
+    async def feed(self, inputs: Mapping[str, pa.Table], speed: float = 1.0) -> None:
+        """Every source from its table, each tuple at its time. Returns once all of it is safe: the streams
+        have ended."""
+        sources = {source.name: source for source in self.graph.sources}
+        firsts = [first_arrival(source, inputs[name]) for name, source in sources.items()]
+        pace = Pace(min((first for first in firsts if first is not None), default=0), speed)
+        async with asyncio.TaskGroup() as feeding:
+            for name in sources:
+                feeding.create_task(self._feed(name, inputs[name], pace))
+
+    async def _feed(self, name: str, table: pa.Table, pace: Pace) -> None:
+        source = next(each for each in self.graph.sources if each.name == name)
+        entries = self.plan.entries[name]
+        apart = [(entry,) for entry in entries] if source.identity == "content" else [entries]
+        async with asyncio.TaskGroup() as feeding:
+            for each in apart:
+                called = name if len(apart) == 1 else f"{name}@{each[0]}"
+                feeding.create_task(self._feed_by(called, name, each, Replay(source, table, pace)))
+
+    async def _feed_by(self, called: str, source: str, entries: tuple[str, ...], replay: Replay) -> None:
+        deployment = self.deployment(entries[0])
+        producer = Producer(deployment, source, called, entries, replay.arrived, self.journal)
+        async with producer:
+            await replay.feed(producer)
+
+    def receiver(self, name: str) -> Receiver:
+        """The application ``name`` of the plan, at the place of its site."""
+        near = next(s.site for s in self.plan.subscriptions if s.name == name)
+        return Receiver(self.deployment(near), name, self.journal)
+
+    def subscribe(self, output: str) -> AsyncIterator[Batch]:
+        near = next((s.site for s in self.plan.subscriptions if s.output == output), self.topology.names[0])
+        return subscribe(self.deployment(near), output, self.journal)
+
+    async def collect(self) -> dict[str, list[Batch]]:
+        """What every application of the plan receives, to the end of its stream."""
+        received: dict[str, list[Batch]] = {s.name: [] for s in self.plan.subscriptions}
+
+        async def take(name: str) -> None:
+            async with self.receiver(name) as receiver:
+                async for rows in receiver:
+                    received[name].append(rows)
+
+        async with asyncio.TaskGroup() as taking:
+            for name in received:
+                taking.create_task(take(name))
+        return received
+
+
+def _free_ports(count: int) -> list[int]:
+    """Held all at once, so that they differ."""
+    """Below those that the system gives to outgoing connections: a server that is started again must find its
+    own free."""
+    found: list[int] = []
+    for port in random.sample(range(15_000, 32_000), 2000):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise ClusterError(f"there are no {count} free ports on this machine")
+
+
+def _wait_gone(pid: int, patience: float = 10.0) -> None:
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return
+        except psutil.NoSuchProcess:
+            return
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)

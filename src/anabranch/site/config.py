@@ -1,0 +1,100 @@
+"""What a site must know to run: its query, its plan, and where the others are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from anabranch.graph import Graph
+from anabranch.log.connection import Access
+from anabranch.log.server import ServerSettings
+from anabranch.plan import Plan
+from anabranch.protocols.settings import Settings
+from anabranch.streams.batch import with_ids
+from anabranch.types import arrow_schema
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used: the sentence says where, what, and what to do."""
+
+
+class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``servers``: for each site of the deployment, this one too, the URL at which this site reaches its log
+    server. ``log``: the server that this site runs itself; None if it is run by somebody else.
+    ``metrics_port`` 0: any that is free. ``bound``: the site ends when its standard input does."""
+
+    site: str
+    directory: Path
+    graph: Graph
+    plan: Plan
+    servers: dict[str, str]
+    retention: int
+    settings: Settings = Settings()
+    log: ServerSettings | None = None
+    metrics_port: int = 0
+    bound: bool = False
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return tuple(self.servers)
+
+    @property
+    def query(self) -> str:
+        return self.graph.name
+
+    def access(self, site: str) -> Access:
+        return Access(self.servers[site])
+
+    def to_json(self) -> bytes:
+        return msgspec.json.format(msgspec.json.encode(self, enc_hook=str))
+
+    @staticmethod
+    def load(path: Path) -> SiteConfig:
+        try:
+            config = msgspec.json.decode(path.read_bytes(), type=SiteConfig, dec_hook=_path)
+            config.graph.validate()
+        except OSError as error:
+            raise ConfigError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
+        except (msgspec.DecodeError, ValueError) as error:
+            raise ConfigError(f"{path}: {error}") from None
+        if config.site not in config.servers:
+            raise ConfigError(f"{path}: servers names no URL for {config.site!r} itself; add it")
+        return config
+
+
+def _path(kind: type[Any], value: Any) -> Any:
+    if kind is not Path:
+        raise ValueError(f"{kind.__name__} is nothing that a configuration holds")
+    return Path(value)
+
+
+class Deployment(msgspec.Struct, frozen=True):
+    """What a client must know: producers and applications. ``servers``: where it reaches each site."""
+
+    graph: Graph
+    plan: Plan
+    servers: dict[str, str]
+    settings: Settings = Settings()
+
+    def access(self, site: str) -> Access:
+        return Access(self.servers[site])
+
+
+class Schemas:
+    """Of the rows in the streams of a site log, ids included."""
+
+    def __init__(self, graph: Graph) -> None:
+        names = [node.name for node in (*graph.sources, *graph.operators)]
+        self._rows = {name: with_ids(arrow_schema(graph.schema(name))) for name in names}
+
+    def rows(self, stream: str) -> pa.Schema | None:
+        """Of a stream of the query."""
+        return self._rows.get(stream)
+
+    def of_log(self, stream: str) -> pa.Schema | None:
+        """Of a stream of a site log: in/NAME, out/NAME, ...; None where its records have no rows."""
+        kind, _, name = stream.partition("/")
+        return self._rows.get(name) if kind in ("in", "out", "held", "late") else None

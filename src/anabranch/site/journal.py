@@ -1,0 +1,63 @@
+"""What a process tells about itself: one line of JSON for each thing worth knowing, and counters."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, TextIO
+
+import msgspec
+
+from anabranch.protocols.events import Event
+
+MOST = 64 << 20
+"""Bytes of a file before it is put aside; one such is kept."""
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Journal:
+    """Lines go to ``path``, or to standard error. ``told``: what every line says besides."""
+
+    def __init__(self, path: Path | None = None, **told: Any) -> None:
+        self.counts: Counter[tuple[str, Labels]] = Counter()
+        self._path = path
+        self._told = told
+        self._file: TextIO | None = None
+
+    def count(self, name: str, by: int = 1, **labels: str) -> None:
+        self.counts[name, tuple(labels.items())] += by
+
+    def event(self, event: Event, **told: Any) -> None:
+        """An event of the protocols: counted, and written with all it says."""
+        kind = type(event).__name__
+        self.count("events", event=kind)
+        fields: dict[str, Any] = msgspec.structs.asdict(event)
+        self.write(kind, **told, **fields)
+
+    def write(self, what: str, **fields: Any) -> None:
+        line = {"time": round(time.time(), 6), "what": what, **self._told, **fields}
+        self._open().write(msgspec.json.encode(line, enc_hook=str).decode() + "\n")
+
+    def total(self, name: str) -> int:
+        """A counter, whatever its labels."""
+        return sum(count for (each, _), count in self.counts.items() if each == name)
+
+    def _open(self) -> TextIO:
+        if self._path is None:
+            return sys.stderr
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("a", encoding="utf-8", buffering=1)
+        elif self._file.tell() > MOST:
+            self._file.close()
+            self._path.replace(self._path.with_suffix(".old"))
+            self._file = self._path.open("a", encoding="utf-8", buffering=1)
+        return self._file
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,217 @@
+"""One life of a site's agent: the protocols' agent, and the log, branches, messages and timers that carry out
+what it asks for. A life ends with a crash, or when the log is not what it has written."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from functools import partial
+
+from anabranch.log.store import Log, SiteLog
+from anabranch.protocols.agent import Agent
+from anabranch.protocols.effects import (
+    Append,
+    CloseBranch,
+    Drop,
+    OpenBranch,
+    ReadLog,
+    Report,
+    Send,
+    SetTimer,
+    Trim,
+)
+from anabranch.protocols.fragment import EngineOf
+from anabranch.protocols.ingress import Arrival
+from anabranch.protocols.messages import Message
+from anabranch.protocols.records import Record
+from anabranch.site.config import Schemas, SiteConfig
+from anabranch.site.executor import Executor
+from anabranch.site.journal import Journal
+from anabranch.site.links import Links
+
+LIFE_BITS = 38
+_ENOUGH = 32 << 20
+"""Bytes of a stream that may wait for this site's log before its branches are asked for no more."""
+
+
+class Life:
+    """``send`` brings a message to another node; ``ended`` is told, once, what it ended by."""
+
+    def __init__(
+        self,
+        config: SiteConfig,
+        schemas: Schemas,
+        engine_of: EngineOf,
+        clock: Callable[[], int],
+        send: Callable[[str, Message], None],
+        journal: Journal,
+        ended: Callable[[BaseException], None],
+    ) -> None:
+        self.config = config
+        self.journal = journal
+        self.agent = Agent(
+            config.graph,
+            config.site,
+            config.sites,
+            config.retention,
+            config.settings,
+            engine_of,
+            secrets.randbits(LIFE_BITS),
+        )
+        self.log = SiteLog(
+            config.access(config.site),
+            config.query,
+            config.site,
+            schemas.of_log,
+            self._on_appended,
+            self._on_read,
+            self._fail,
+        )
+        self.links = Links(
+            config.site,
+            config.query,
+            config.access,
+            schemas.rows,
+            config.settings.branch_window,
+            self,
+            journal,
+        )
+        self._clock = clock
+        self._send = send
+        self._ended = ended
+        self._arrivals: dict[str, _Arrivals] = {}
+        self._executor = Executor(
+            {
+                Send: lambda effect: self._send(effect.to, effect.message),
+                Append: self._do_append,
+                Trim: self.log.do,
+                Drop: self.log.do,
+                ReadLog: self.log.do,
+                OpenBranch: self.links.open,
+                CloseBranch: self.links.close_branch,
+                SetTimer: lambda effect: self._executor.after(effect.after, self._on_timer, effect.key),
+                Report: lambda effect: journal.event(effect.event, epoch=self.epoch),
+            },
+            self._fail,
+        )
+
+    @property
+    def epoch(self) -> int:
+        return self.agent.version[0]
+
+    def start(self) -> None:
+        self._executor.do(self.agent.start, self._clock(), self.config.plan)
+
+    async def close(self) -> None:
+        """What has been given to the log may land or not."""
+        self._executor.end()
+        await self.links.close()
+        await self.log.close()
+
+    async def settle(self, patience: float) -> None:
+        """Waits until the log has done what it was asked for, as long as ``patience`` seconds."""
+        until = asyncio.get_running_loop().time() + patience
+        while self.log.waiting and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.02)
+
+    def _fail(self, error: BaseException) -> None:
+        self._executor.end()
+        self._ended(error)
+
+    # --- what happens
+
+    def on_message(self, sender: str, message: Message) -> None:
+        self._executor.do(self.agent.on_message, self._clock(), sender, message)
+
+    def _on_timer(self, key: str) -> None:
+        self._executor.do(self.agent.on_timer, self._clock(), key)
+
+    def _do_append(self, append: Append) -> None:
+        waiting = self._waiting(append.stream)
+        if waiting is not None:
+            waiting.appending += 1
+            waiting.bytes += append.record.size
+        self.log.do(append)
+
+    def _on_appended(self, append: Append) -> None:
+        rows = append.record.rows
+        self.journal.count("log_records", stream=append.stream)
+        if rows is not None:
+            self.journal.count("log_rows", rows.num_rows, stream=append.stream)
+        self._executor.do(self.agent.on_appended, self._clock(), append)
+        waiting = self._waiting(append.stream)
+        if waiting is not None:
+            waiting.appending -= 1
+            waiting.bytes -= append.record.size
+            if not waiting.appending:
+                self._take(waiting)
+            if not self.is_busy(waiting.stream):
+                self.links.go_on(waiting.stream)
+
+    def _on_read(self, question: ReadLog, log: Log) -> None:
+        self._executor.do(self.agent.on_log, self._clock(), question.stream, question.tag, log)
+
+    # --- branches
+
+    def on_opened(self, stream: str, source: str, position: int, resumed: bool) -> None:
+        self._take(self._of(stream))
+        self._executor.do(self.agent.on_opened, self._clock(), stream, source, position, resumed)
+
+    def on_reset(self, stream: str, source: str) -> None:
+        self._take(self._of(stream))
+        self._executor.do(self.agent.on_reset, self._clock(), stream, source)
+
+    def on_record(self, stream: str, source: str, position: int, record: Record) -> None:
+        """While an append of the stream is on its way, what comes is kept, and then goes in one."""
+        waiting = self._of(stream)
+        waiting.add((source, position, record))
+        if waiting.arrived_bytes >= self.config.settings.message_bytes:
+            self._take(waiting)
+        elif not waiting.appending and not waiting.scheduled:
+            waiting.scheduled = True
+            asyncio.get_running_loop().call_soon(partial(self._take, waiting))
+
+    def is_busy(self, stream: str) -> bool:
+        waiting = self._of(stream)
+        return (
+            waiting.bytes + waiting.arrived_bytes > _ENOUGH
+            or waiting.appending + len(waiting.arrived) > self.config.settings.branch_window
+        )
+
+    def _of(self, stream: str) -> _Arrivals:
+        waiting = self._arrivals.get(stream)
+        if waiting is None:
+            waiting = self._arrivals[stream] = _Arrivals(stream)
+        return waiting
+
+    def _waiting(self, log_stream: str) -> _Arrivals | None:
+        kind, _, name = log_stream.partition("/")
+        return self._of(name) if kind == "in" else None
+
+    def _take(self, waiting: _Arrivals) -> None:
+        waiting.scheduled = False
+        if waiting.arrived:
+            arrived = waiting.take()
+            self._executor.do(self.agent.on_branches, self._clock(), waiting.stream, arrived)
+
+
+class _Arrivals:
+    """Of one ingress stream: records that have come and wait for the append before them, and how much of
+    the log's is on its way."""
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        self.arrived: list[Arrival] = []
+        self.arrived_bytes = 0
+        self.appending = 0
+        self.bytes = 0
+        self.scheduled = False
+
+    def add(self, arrival: Arrival) -> None:
+        self.arrived.append(arrival)
+        self.arrived_bytes += arrival[2].size
+
+    def take(self) -> list[Arrival]:
+        arrived, self.arrived, self.arrived_bytes = self.arrived, [], 0
+        return arrived

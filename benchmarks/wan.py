@@ -1,7 +1,7 @@
 """The link emulator on this machine: what one relay carries, and by how much it is late. Prints JSON.
 
-Sender, relay and receiver are processes of their own. ``mb_per_cpu_s`` is what the relay carries for each second
-of a core that it uses; an excess is the time from sending to receiving beyond the delay that was asked for.
+Sender, relay and receiver are processes of their own. ``mb_per_cpu_s`` is what the relay carries for each
+second of a core that it uses; an excess is the time from sending to receiving beyond the delay asked for.
 """
 
 import asyncio

@@ -83,9 +83,9 @@ def _seconds(text: str, line: str) -> float:
         raise FaultError(str(error)) from None
 
 
-def check(fault: Fault, topology: Topology) -> None:
-    """Raises FaultError, or TopologyError where a site is unknown, unless ``fault`` can happen to a link of
-    ``topology``."""
+def check(fault: Any, topology: Topology) -> Fault:
+    """``fault`` itself if it can happen to a link of ``topology``; else raises FaultError, or TopologyError
+    where a site is unknown."""
     kind = type(fault).__name__
     if not isinstance(fault, Fault):
         raise FaultError(f"{kind}: no link suffers that; leave only Cut, Stall, Slow and Reopen on the list")
@@ -99,3 +99,4 @@ def check(fault: Fault, topology: Topology) -> None:
         raise FaultError(f"{kind}: it ends at {fault.until}, not after it began at {fault.at}; raise until")
     if isinstance(fault, Slow) and not 0 <= fault.factor < math.inf:
         raise FaultError(f"{kind}: factor is {fault.factor}; it must be a number, 0 or more")
+    return fault

@@ -66,6 +66,16 @@ def test_a_narrow_link_is_shared_by_its_lanes() -> None:
     assert (first.due, second.due) == (1_000, 2_000)
 
 
+def test_what_a_cut_took_does_not_queue_behind_itself() -> None:
+    on_way = lane(delay=0, bandwidth=1e3)
+    fault = cut()
+    on_way.direction.begin(fault)
+    on_way.put(0, bytes(1000))
+    assert on_way.direction.end(MS, fault)
+    on_way.again(MS)
+    assert on_way.due == SECOND + MS
+
+
 def test_a_lane_that_nobody_empties_holds_up_no_other() -> None:
     direction = Direction(constant("a", "b", 10 * MS, 1e6))
     stuck, free = Lane(direction), Lane(direction)

@@ -49,15 +49,17 @@ class _Ongoing:
     def __init__(self, fault: Lasting, begun: float, until: float) -> None:
         self.fault = fault
         self.begun = begun
+        self.until = until
+        self.over = asyncio.Event()
         self.timer: asyncio.Handle | None = None
-        self._until = until
 
     def told(self, now: float) -> InForce:
-        left = None if self._until == math.inf else max(0.0, self._until - now)
+        left = None if self.until == math.inf else max(0.0, self.until - now)
         factor = self.fault.factor if isinstance(self.fault, Slow) else None
         return InForce(type(self.fault).__name__.lower(), left, factor)
 
-    def forget(self) -> None:
+    def end(self) -> None:
+        self.over.set()
         if self.timer is not None:
             self.timer.cancel()
 
@@ -147,6 +149,9 @@ class Wan:
         """``fault`` begins now. A Cut, Stall or Slow is over after ``until - at`` seconds; one whose
         ``until`` is infinite lasts until it is healed."""
         check(fault, self.topology)
+        self._apply(fault)
+
+    def _apply(self, fault: Fault) -> _Ongoing | None:
         pair = (fault.a, fault.b)
         match fault:
             case Heal():
@@ -157,20 +162,22 @@ class Wan:
                 # the branches from a to b travel on connections that b has opened
                 self._running((fault.b, fault.a)).reset()
             case _:
-                self._begin(pair, fault)
+                return self._begin(pair, fault)
+        return None
 
     async def play(self, schedule: Iterable[Fault]) -> None:
         """Applies each fault when it is due, in seconds from now; returns when the last that ends is over. A
         schedule that cannot be played is refused before anything happens."""
-        faults = sorted(schedule, key=lambda fault: fault.at)
-        for fault in faults:
-            check(fault, self.topology)
+        faults = [check(fault, self.topology) for fault in schedule]
         begun = self._clock()
-        for fault in faults:
+        ending = []
+        for fault in sorted(faults, key=lambda fault: fault.at):
             await self._until(begun + fault.at)
-            self.apply(fault)
-        ends = [fault.until for fault in faults if isinstance(fault, Lasting)]
-        await self._until(begun + max((end for end in ends if end < math.inf), default=0))
+            ongoing = self._apply(fault)
+            if ongoing is not None and ongoing.until < math.inf:
+                ending.append(ongoing)
+        for ongoing in ending:
+            await ongoing.over.wait()
 
     async def _until(self, when: float) -> None:
         while (wait := when - self._clock()) > 0:
@@ -192,7 +199,7 @@ class Wan:
         opened, answering = self._running((a, b)).connections, self._running((b, a)).connections
         return [connection.out for connection in opened] + [connection.back for connection in answering]
 
-    def _begin(self, pair: tuple[str, str], fault: Lasting) -> None:
+    def _begin(self, pair: tuple[str, str], fault: Lasting) -> _Ongoing:
         self._running(pair)
         begun, length = self._clock(), fault.until - fault.at
         ongoing = _Ongoing(fault, begun, begun + length)
@@ -200,13 +207,14 @@ class Wan:
         self._ongoing[pair].append(ongoing)
         if length < math.inf:
             ongoing.timer = asyncio.get_running_loop().call_later(length, self._end, pair, ongoing)
+        return ongoing
 
     def _heal(self, pair: tuple[str, str]) -> None:
         for ongoing in list(self._ongoing[pair]):
             self._end(pair, ongoing)
 
     def _end(self, pair: tuple[str, str], ongoing: _Ongoing) -> None:
-        ongoing.forget()
+        ongoing.end()
         self._ongoing[pair].remove(ongoing)
         lost = self._directions[pair].end(self.now(), ongoing.fault)
         if isinstance(ongoing.fault, Cut) and self._clock() - ongoing.begun >= self._reset_after:
@@ -238,7 +246,7 @@ class Wan:
         """Closes every relay and connection; faults in force are over."""
         for faults in self._ongoing.values():
             for ongoing in faults:
-                ongoing.forget()
+                ongoing.end()
             faults.clear()
         for direction in self._directions.values():
             direction.faults.clear()

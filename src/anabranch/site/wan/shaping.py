@@ -101,6 +101,8 @@ class Direction:
 
 
 class _Entry(msgspec.Struct):
+    """``due``: not before, and not before what is ahead of it."""
+
     due: int
     item: Item
 
@@ -113,19 +115,11 @@ class Lane:
         self.direction = direction
         self.held = 0
         self._queue: deque[_Entry] = deque()
-        self._last: int | None = None
 
     def put(self, now: int, item: Item) -> None:
         """``item`` is sent now."""
-        self._queue.append(_Entry(self._due(now, item), item))
+        self._queue.append(_Entry(self.direction.arrival(now, _size(item)), item))
         self.held += _size(item)
-
-    def _due(self, now: int, item: Item) -> int:
-        due = self.direction.arrival(now, _size(item))
-        if self._last is not None:
-            due = max(due, self._last)
-        self._last = due
-        return due
 
     @property
     def due(self) -> int | None:
@@ -149,9 +143,8 @@ class Lane:
 
     def again(self, now: int) -> None:
         """What is under way was lost, and is sent once more."""
-        self._last = None
         for entry in self._queue:
-            entry.due = self._due(now, entry.item)
+            entry.due = self.direction.arrival(now, _size(entry.item))
 
     def room(self, now: int) -> int:
         """How many bytes may be put in one item; 0 unless enough to be worth it."""

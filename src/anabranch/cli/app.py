@@ -150,7 +150,7 @@ def wan(
     jitter: Annotated[
         str | None, typer.Option(help="The most that chance adds to a delay, such as '5 ms'; else nothing.")
     ] = None,
-    seed: Seed = 0,
+    seed: Annotated[int, typer.Option(help="Where the chance of --jitter comes from.")] = 0,
     reset_after: Annotated[
         str | None,
         typer.Option(

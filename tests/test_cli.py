@@ -74,6 +74,7 @@ COMMANDS = [
     ("demo",),
     ("simulate",),
     ("fuzz",),
+    ("wan",),
     ("version",),
     ("bench", "filter"),
     ("bench", "sim"),

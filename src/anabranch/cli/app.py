@@ -137,6 +137,48 @@ def fuzz(
     raise typer.Exit(command(runs, seed, json=json, workers=workers, case=case, replay=replay))
 
 
+@app.command()
+def wan(
+    sites: Annotated[Path, typer.Argument(help="The topology.", metavar="SITES.toml")],
+    server: Annotated[
+        list[str],
+        typer.Option(help="Where a site's server listens, as SITE=HOST:PORT; once for each that has one."),
+    ] = [],  # noqa: B006 - typer never changes it
+    faults: Annotated[
+        Path | None, typer.Option(help="What happens to the links and when (.toml or .json).")
+    ] = None,
+    jitter: Annotated[
+        str | None, typer.Option(help="The most that chance adds to a delay, such as '5 ms'; else nothing.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Where the chance of --jitter comes from.")] = 0,
+    reset_after: Annotated[
+        str | None,
+        typer.Option(
+            help="A cut this long, such as '15 s', breaks connections when it ends; else none does."
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line: addresses, answers, the end.")
+    ] = False,
+) -> None:
+    """Puts emulated links between servers and processes on this machine, and breaks them as it is told.
+
+    Prints at which address processes of one site find the server of another, plays the list of faults (times
+    in seconds from the start), and takes commands from standard input, one a line: `cut A B`, `stall A B`,
+    `slow A B 3`, each with `for 10 s` if it shall end by itself, `heal A B`, `reset A B`, `status`, `quit`.
+    Listens on 127.0.0.1 only. Runs until `quit`, SIGINT or SIGTERM. Exits with 2 if it could not do what a
+    line says.
+
+    Example: `anabranch wan sites.toml --server paris=127.0.0.1:4222 --server tokyo=127.0.0.1:4223`
+    """
+    import asyncio
+
+    from anabranch.cli import wan as work
+
+    job = work.prepare(sites, server, faults, jitter, seed, reset_after)
+    raise typer.Exit(asyncio.run(work.serve(job, json)))
+
+
 @bench_app.command("filter")
 def bench_filter(json: Json = False) -> None:
     """Tuples a second through the duplicate filter, on one core, beside a Python set and a query engine.

@@ -11,12 +11,27 @@ from typing import Any
 import msgspec
 
 from anabranch.graph import Graph
+from anabranch.link_faults import Cut, FaultError, Reopen, Slow, Stall
 from anabranch.plan import Plan, PlanError, check_plan
 from anabranch.topology import Topology
 
-
-class FaultError(ValueError):
-    """A fault that cannot happen: the sentence says which, what is wrong and what to do."""
+__all__ = [
+    "Burst",
+    "ClockOffset",
+    "Crash",
+    "Cut",
+    "Fault",
+    "FaultError",
+    "Redeliver",
+    "Reopen",
+    "Replan",
+    "Slow",
+    "SlowDisk",
+    "Stall",
+    "check_faults",
+    "faults_from_json",
+    "load_faults",
+]
 
 
 class Crash(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -40,34 +55,6 @@ class EngineCrash(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=T
     keep_checkpoint: bool = True
 
 
-class Cut(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Messages from ``a`` to ``b`` (one direction) are lost."""
-
-    a: str
-    b: str
-    at: float
-    until: float
-
-
-class Stall(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Messages from ``a`` to ``b`` are held and arrive, in order, from ``until`` on."""
-
-    a: str
-    b: str
-    at: float
-    until: float
-
-
-class Slow(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Messages from ``a`` to ``b`` take ``factor`` times as long."""
-
-    a: str
-    b: str
-    at: float
-    until: float
-    factor: float
-
-
 class ClockOffset(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """From ``at`` on the site's clock is ahead by ``by`` seconds, and runs ``skew`` seconds a second too
     fast."""
@@ -85,14 +72,6 @@ class SlowDisk(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
     at: float
     until: float
     delay: float
-
-
-class Reopen(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Every connection from ``a`` to ``b`` is reset at ``at``: branches close, and open again."""
-
-    a: str
-    b: str
-    at: float
 
 
 class Redeliver(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):

@@ -25,3 +25,8 @@ def inbox(query: str, site: str) -> str:
 def client(query: str, name: str) -> str:
     """On any site's server: what that site says to a producer or an application."""
     return f"client.{query}.{name}"
+
+
+def engine(query: str) -> str:
+    """On the site's own server: what an engine in a process of its own hands to the agent."""
+    return f"engine.{query}"

@@ -28,7 +28,7 @@ LARGEST = 4 << 20
 
 
 class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``fragment``: of which the engine runs ``run``. A run begins where the ingress log does and has no past;
+    """``fragment``: of which the engine runs ``run``. A run begins where the ingress log does;
     a process that takes it up again from its checkpoint goes on with the same run."""
 
     fragment: str

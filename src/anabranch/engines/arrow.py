@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from anabranch.graph import Graph
-from anabranch.operators.custom import Poison
+from anabranch.operators.user import Poison
 from anabranch.operators.kernel import Kernel
 from anabranch.operators.registry import kernel
 from anabranch.operators.state import SnapshotError

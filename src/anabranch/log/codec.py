@@ -83,7 +83,7 @@ def decode(data: bytes | memoryview, schema: pa.Schema | None, where: str) -> Re
     if header.rows:
         if schema is None or fingerprint(schema) != header.rows:
             raise Malformed(f"{where}: rows of another stream or another query; is the query the same?")
-        rows = _rows(view[start + (-start % _ALIGNMENT) :], schema, where)
+        rows = read_rows(view[start + (-start % _ALIGNMENT) :], schema, where)
     return Record(
         rows,
         header.punctuation,
@@ -104,7 +104,7 @@ def fingerprint(schema: pa.Schema) -> int:
     return zlib.crc32(schema.to_string(show_schema_metadata=False).encode()) + 1
 
 
-def _rows(data: memoryview, schema: pa.Schema, where: str) -> Batch:
+def read_rows(data: memoryview, schema: pa.Schema, where: str) -> Batch:
     """The rows that ``data`` holds, of exactly this schema and valid to the last buffer."""
     try:
         rows = pa.ipc.read_record_batch(pa.py_buffer(data), schema)

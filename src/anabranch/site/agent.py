@@ -10,6 +10,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from anabranch.engines.arrow import ArrowEngine
+from anabranch.engines.spark.run import Event, Server, Settings
 from anabranch.log import names
 from anabranch.log.codec import Malformed
 from anabranch.log.store import LogLost
@@ -19,7 +20,8 @@ from anabranch.protocols.messages import Message
 from anabranch.site import wire
 from anabranch.site.backoff import Backoff
 from anabranch.site.clock import Clock
-from anabranch.site.config import Schemas, SiteConfig
+from anabranch.site.config import Schemas, SiteConfig, Spark
+from anabranch.site.driver import Driver
 from anabranch.site.journal import Journal
 from anabranch.site.life import Life
 from anabranch.site.metrics import MetricsServer
@@ -56,6 +58,7 @@ class SiteAgent:
         self._refused: tuple[int, int] = (0, 0)
         self._stopping = asyncio.Event()
         self._ended: asyncio.Future[BaseException] | None = None
+        self._driver: Driver | None = None
 
     def _arrow(self, operators: tuple[str, ...], exports: tuple[str, ...]) -> ArrowEngine:
         return ArrowEngine(self.config.graph, operators, exports, self.config.site)
@@ -69,6 +72,9 @@ class SiteAgent:
             names.inbox(config.query, config.site): self._hear,
             names.status(config.query, config.site): self._tell_status,
         }
+        if config.spark is not None:
+            own[names.engine(config.query)] = self._take_over
+            self._driver = self._start_driver(config.spark)
         metrics = MetricsServer(lambda: samples(self.status(), self.journal))
         self.metrics_port = await metrics.start(config.metrics_port)
         self._lines = {
@@ -78,6 +84,8 @@ class SiteAgent:
         try:
             await self._live()
         finally:
+            if self._driver is not None:
+                await self._driver.close()
             await asyncio.gather(*(line.close() for line in self._lines.values()))
             await metrics.close()
 
@@ -111,12 +119,57 @@ class SiteAgent:
                 ended.set_result(error)
 
         self.lives += 1
+        driver = self._driver
         self.life = Life(
-            self.config, self._schemas, self._engine_of, self.clock, self._send, self.journal, on_end
+            self.config,
+            self._schemas,
+            self._engine_of,
+            self.clock,
+            self._send,
+            self.journal,
+            on_end,
+            None if driver is None else driver.say,
+            None if driver is None else self._reply,
         )
         self.journal.write("life begins", lives=self.lives)
         self.life.start()
         return self.life
+
+    # --- the engine process
+
+    def _start_driver(self, spark: Spark) -> Driver:
+        access = self.config.access(self.config.site)
+        settings = Settings(
+            server=Server(access.url, access.user, access.password),
+            directory=str(self.config.directory / "spark"),
+            name=f"{self.config.query} at {self.config.site}",
+            master=spark.master,
+            memory=spark.memory,
+            partitions=spark.partitions,
+            salts=spark.salts,
+            batch_bytes=spark.batch_bytes,
+            conf=spark.conf,
+        )
+        return Driver(settings, self.journal, self._on_driver, self._on_driver_gone, self._on_driver_failed)
+
+    def _on_driver(self, event: Event) -> None:
+        if self.life is not None and self.life.engines is not None:
+            self.life.engines.on_event(event)
+
+    def _on_driver_gone(self) -> None:
+        if self.life is not None and self.life.engines is not None:
+            self.life.engines.on_gone()
+
+    def _on_driver_failed(self, error: BaseException) -> None:
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(error)
+
+    async def _take_over(self, received: Msg) -> None:
+        if self.life is not None and self.life.engines is not None:
+            self.life.engines.on_handover(received.data, received.reply)
+
+    def _reply(self, to: str, data: bytes) -> None:
+        self._lines[self.config.site].send(to, data)
 
     # --- messages
 

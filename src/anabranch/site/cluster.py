@@ -27,7 +27,7 @@ from anabranch.plan import Plan, check_plan
 from anabranch.protocols.messages import PlanOffer
 from anabranch.protocols.settings import Settings
 from anabranch.site import wire
-from anabranch.site.config import Deployment, SiteConfig
+from anabranch.site.config import Deployment, SiteConfig, Spark
 from anabranch.site.journal import Journal
 from anabranch.site.producer import Producer
 from anabranch.site.replay import Pace, Replay, first_arrival
@@ -60,6 +60,7 @@ class Cluster:
         settings: Settings | None = None,
         resolve: Resolve | None = None,
         sync: str = "always",
+        spark: Spark | None = None,
     ) -> None:
         self.graph = graph_of(query)
         check_plan(plan, self.graph, topology)
@@ -71,6 +72,7 @@ class Cluster:
         self.journal = Journal(directory / "clients.jsonl")
         self._resolve = resolve or self.server_of
         self._sync = sync
+        self._spark = spark
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def server_of(self, site: str, to: str) -> tuple[str, int]:
@@ -116,6 +118,7 @@ class Cluster:
             self.topology.site(site).retention,
             self.settings,
             ServerSettings(site, directory / "log", port=self.ports[site], sync=self._sync),
+            self._spark,
             bound=True,
         )
         path = directory / "site.json"

@@ -21,9 +21,24 @@ class ConfigError(ValueError):
     """A configuration that cannot be used: the sentence says where, what, and what to do."""
 
 
+class Spark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The engine of a site. ``master``: any that Spark knows; ``partitions``: of the state of each operator;
+    ``salts``: parts into which a join without ``on`` is divided; ``checkpoints``: where all hosts of a
+    cluster see it, unless given under the site's directory. ``conf``: more of Spark's settings, which win."""
+
+    master: str = "local[1]"
+    memory: str = "512m"
+    partitions: int = 1
+    salts: int = 1
+    batch_bytes: int = 64 << 20
+    checkpoints: str | None = None
+    conf: dict[str, str] = {}
+
+
 class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``servers``: for each site of the deployment, this one too, the URL at which this site reaches its log
     server. ``log``: the server that this site runs itself; None if it is run by somebody else.
+    ``spark``: what runs the fragments; None: the Arrow engine, in the agent's own process.
     ``metrics_port`` 0: any that is free. ``bound``: the site ends when its standard input does."""
 
     site: str
@@ -34,6 +49,7 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retention: int
     settings: Settings = Settings()
     log: ServerSettings | None = None
+    spark: Spark | None = None
     metrics_port: int = 0
     bound: bool = False
 

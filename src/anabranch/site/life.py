@@ -5,20 +5,25 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
+from anabranch.engines.spark.run import Command
 from anabranch.log.store import Log, SiteLog
 from anabranch.protocols.agent import Agent
 from anabranch.protocols.effects import (
+    Answer,
     Append,
     CloseBranch,
     Drop,
+    Effect,
     OpenBranch,
     ReadLog,
     Report,
     Send,
     SetTimer,
+    StartEngine,
+    StopEngine,
     Trim,
 )
 from anabranch.protocols.fragment import EngineOf
@@ -26,7 +31,8 @@ from anabranch.protocols.ingress import Arrival
 from anabranch.protocols.messages import Message
 from anabranch.protocols.records import Record
 from anabranch.site.config import Schemas, SiteConfig
-from anabranch.site.executor import Executor
+from anabranch.site.engines import Engines
+from anabranch.site.executor import Executor, Table
 from anabranch.site.journal import Journal
 from anabranch.site.links import Links
 
@@ -36,7 +42,8 @@ _ENOUGH = 32 << 20
 
 
 class Life:
-    """``send`` brings a message to another node; ``ended`` is told, once, what it ended by."""
+    """``send`` brings a message to another node; ``ended`` is told, once, what it ended by. Where engines are
+    processes of their own, ``say`` speaks to them and ``answer`` replies to what they hand over."""
 
     def __init__(
         self,
@@ -47,6 +54,8 @@ class Life:
         send: Callable[[str, Message], None],
         journal: Journal,
         ended: Callable[[BaseException], None],
+        say: Callable[[Command], None] | None = None,
+        answer: Callable[[str, bytes], None] | None = None,
     ) -> None:
         self.config = config
         self.journal = journal
@@ -58,6 +67,7 @@ class Life:
             config.settings,
             engine_of,
             secrets.randbits(LIFE_BITS),
+            outside=say is not None,
         )
         self.log = SiteLog(
             config.access(config.site),
@@ -81,20 +91,24 @@ class Life:
         self._send = send
         self._ended = ended
         self._arrivals: dict[str, _Arrivals] = {}
-        self._executor = Executor(
-            {
-                Send: lambda effect: self._send(effect.to, effect.message),
-                Append: self._do_append,
-                Trim: self.log.do,
-                Drop: self.log.do,
-                ReadLog: self.log.do,
-                OpenBranch: self.links.open,
-                CloseBranch: self.links.close_branch,
-                SetTimer: lambda effect: self._executor.after(effect.after, self._on_timer, effect.key),
-                Report: lambda effect: journal.event(effect.event, epoch=self.epoch),
-            },
-            self._fail,
-        )
+        self.engines: Engines | None = None
+        table: Table = {
+            Send: lambda effect: self._send(effect.to, effect.message),
+            Append: self._do_append,
+            Trim: self.log.do,
+            Drop: self.log.do,
+            ReadLog: self.log.do,
+            OpenBranch: self.links.open,
+            CloseBranch: self.links.close_branch,
+            SetTimer: lambda effect: self._executor.after(effect.after, self._on_timer, effect.key),
+            Report: lambda effect: journal.event(effect.event, epoch=self.epoch),
+        }
+        if say is not None and answer is not None:
+            self.engines = Engines(config, schemas.rows, self.agent, clock, self._step, say, answer, journal)
+            table[StartEngine] = self.engines.start
+            table[StopEngine] = self.engines.stop
+            table[Answer] = self.engines.answer
+        self._executor: Executor = Executor(table, self._fail)
 
     @property
     def epoch(self) -> int:
@@ -103,9 +117,14 @@ class Life:
     def start(self) -> None:
         self._executor.do(self.agent.start, self._clock(), self.config.plan)
 
+    def _step(self, step: Callable[..., Iterable[Effect]], *arguments: object) -> None:
+        self._executor.do(step, *arguments)
+
     async def close(self) -> None:
         """What has been given to the log may land or not."""
         self._executor.end()
+        if self.engines is not None:
+            self.engines.close()
         await self.links.close()
         await self.log.close()
 

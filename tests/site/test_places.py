@@ -77,7 +77,7 @@ def test_a_file_that_says_nothing_of_it_is_one_machine(tmp_path: Path) -> None:
         ('[sites.a]\nengine = "spark"\nspark = { partitions = 0 }\n', "partitions is 0"),
         ("[sites.a]\nport = 70000\n", "ports are from 1 to 65535"),
         ('[sites.a]\nnats = "logs"\n', "write a URL"),
-        ('[sites.a]\nnats = "nats://localhost"\nport = 4222\n', "either nats"),
+        ('[sites.a]\nnats = "nats://localhost"\nport = 4222\n', "not both"),
     ],
 )
 def test_what_cannot_run_is_refused_in_one_sentence(tmp_path: Path, text: str, says: str) -> None:

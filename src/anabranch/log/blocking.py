@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import secrets
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 PATIENCE = 10.0
 _AT_ONCE = 256
@@ -48,6 +49,8 @@ class Connection:
     """One socket, used by one thread."""
 
     def __init__(self, url: str, user: str | None = None, password: str | None = None) -> None:
+        """``url``: as :meth:`anabranch.log.connection.Tls.within` writes it, where servers want to know who
+        asks."""
         place = urlsplit(url)
         self._socket = socket.create_connection((place.hostname, place.port or 4222), PATIENCE)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -69,6 +72,8 @@ class Connection:
             options |= {"user": user, "pass": password or ""}
         try:
             self._line(time.monotonic() + PATIENCE)
+            if place.scheme == "tls":
+                self._socket = _encrypted(self._socket, place.query)
             hello = f"CONNECT {json.dumps(options)}\r\nSUB {self._inbox}.* 1\r\nPING\r\n"
             self._socket.sendall(hello.encode())
             until = time.monotonic() + PATIENCE
@@ -220,6 +225,15 @@ class Connection:
                     raise Hole(f"{stream} has no records from position {first} to {position}; trimmed")
                 first += 1
                 yield position, message.data
+
+
+def _encrypted(connected: socket.socket, files: str) -> ssl.SSLSocket:
+    """``files``: what the URL says about the certificates."""
+    told = dict(parse_qsl(files))
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=told["ca"])
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(told["certificate"], told["key"])
+    return context.wrap_socket(connected, server_hostname=told["server"])
 
 
 _shared: dict[tuple[str, str | None, str | None], Connection] = {}

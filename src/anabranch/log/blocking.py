@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 
 PATIENCE = 10.0
 _AT_ONCE = 256
+_PAUSE = 0.1
 _MAX_BYTES = 8 << 20
 
 
@@ -24,6 +26,7 @@ class Hole(OSError):
 
 
 class Message(NamedTuple):
+    subscription: int
     subject: str
     reply: str
     headers: bytes
@@ -55,6 +58,7 @@ class Connection:
         self._waiting: list[Message] = []
         self._inbox = f"_INBOX.{secrets.token_hex(11)}"
         self._asked = 0
+        self._subscribed = 1
         self.open = True
         options: dict[str, Any] = {
             "verbose": False,
@@ -137,7 +141,7 @@ class Connection:
                 head = int(words[-2]) if with_headers else 0
                 reply = words[3] if len(words) == (6 if with_headers else 5) else ""
                 data = self._bytes(total + 2, until)
-                return Message(words[1], reply, data[:head], data[head:-2])
+                return Message(int(words[2]), words[1], reply, data[:head], data[head:-2])
             if line == b"PING":
                 self._socket.sendall(b"PONG\r\n")
 
@@ -152,6 +156,13 @@ class Connection:
         self._asked += 1
         return f"{self._inbox}.{self._asked}"
 
+    def subscribe(self, subject: str | None = None) -> tuple[int, str]:
+        """A subscription to ``subject``, or to one of our own: its number, and the subject."""
+        self._subscribed += 1
+        subject = subject or f"{self._inbox}-{self._subscribed}"
+        self._socket.sendall(f"SUB {subject} {self._subscribed}\r\n".encode())
+        return self._subscribed, subject
+
     def receive(self, inbox: str, until: float) -> Message:
         """The next message there."""
         for i, message in enumerate(self._waiting):
@@ -162,6 +173,21 @@ class Connection:
             if message.subject == inbox:
                 return message
             self._waiting.append(message)
+
+    def poll(self, patience: float) -> Message | None:
+        """The next message for whatever inbox, if one comes in time."""
+        if self._waiting:
+            return self._waiting.pop(0)
+        until = time.monotonic() + max(patience, 0.0)
+        while b"\r\n" not in self._received:
+            ready, _, _ = select.select([self._socket], [], [], max(until - time.monotonic(), 0.0))
+            if not ready:
+                return None
+            self._fill(time.monotonic() + PATIENCE)
+            if self._received == b"PING\r\n":
+                self._received = b""
+                self._socket.sendall(b"PONG\r\n")
+        return self._message(time.monotonic() + PATIENCE)
 
     def answers(self) -> bool:
         """Whether it still works: nobody may have looked after it for a while. What came meanwhile is for
@@ -220,6 +246,42 @@ class Connection:
                     raise Hole(f"{stream} has no records from position {first} to {position}; trimmed")
                 first += 1
                 yield position, message.data
+
+
+class Server(NamedTuple):
+    """Where a server is and who asks. A server that is away for a while is waited for."""
+
+    url: str
+    user: str | None
+    password: str | None
+
+    def request(self, subject: str, data: bytes, patience: float) -> bytes:
+        """Repeated until somebody answers: whoever it is must not mind."""
+        until = time.monotonic() + patience
+        while True:
+            try:
+                left = max(until - time.monotonic(), 0.1)
+                return shared(*self).request(subject, data, left)
+            except OSError as error:
+                _wait_or_raise(error, until)
+
+    def read(self, stream: str, first: int, end: int, patience: float) -> Iterator[tuple[int, bytes]]:
+        """As :meth:`Connection.read`."""
+        until = time.monotonic() + patience
+        while first < end:
+            try:
+                for position, data in shared(*self).read(stream, first, end):
+                    yield position, data
+                    first = position + 1
+                    until = time.monotonic() + patience
+            except OSError as error:
+                _wait_or_raise(error, until)
+
+
+def _wait_or_raise(error: OSError, until: float) -> None:
+    if isinstance(error, Hole | PermissionError) or time.monotonic() > until:
+        raise error
+    time.sleep(_PAUSE)
 
 
 _shared: dict[tuple[str, str | None, str | None], Connection] = {}

@@ -413,7 +413,7 @@ class Agent:
     ) -> list[Effect]:
         entry = self.entries.get(message.source)
         if entry is None:
-            beginning = ("entry", message.source) in self._recoveries
+            beginning = self._plans is None or ("entry", message.source) in self._recoveries
             reason = f"source {message.source!r} does not enter here under plan {self.version}"
             return [] if beginning else [Report(Rejected(sender, self.site, reason))]
         match message:

@@ -114,7 +114,7 @@ class Agent:
 
     def _apply(self, now: int) -> list[Effect]:
         assert self.plan is not None
-        before, self._roles = self._roles, roles(self.graph, self.plan, self.site)
+        before, self._roles = self._roles, roles(self.graph, self.plan, self.site, self._outside)
         after = self._roles
         effects = self._stop(before, after)
         for source, peers in after.entries.items():

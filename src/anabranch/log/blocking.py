@@ -133,17 +133,23 @@ class Connection:
     def _message(self, until: float) -> Message:
         """The next message for one of our subscriptions."""
         while True:
-            line = self._line(until)
-            if line.startswith((b"MSG ", b"HMSG ")):
-                words = line.decode().split(" ")
-                with_headers = words[0] == "HMSG"
-                total = int(words[-1])
-                head = int(words[-2]) if with_headers else 0
-                reply = words[3] if len(words) == (6 if with_headers else 5) else ""
-                data = self._bytes(total + 2, until)
-                return Message(int(words[2]), words[1], reply, data[:head], data[head:-2])
-            if line == b"PING":
-                self._socket.sendall(b"PONG\r\n")
+            message = self._understand(self._line(until), until)
+            if message is not None:
+                return message
+
+    def _understand(self, line: bytes, until: float) -> Message | None:
+        """The message that ``line`` announces, if it does; a question of the server is answered."""
+        if line == b"PING":
+            self._socket.sendall(b"PONG\r\n")
+        if not line.startswith((b"MSG ", b"HMSG ")):
+            return None
+        words = line.decode().split(" ")
+        with_headers = words[0] == "HMSG"
+        total = int(words[-1])
+        head = int(words[-2]) if with_headers else 0
+        reply = words[3] if len(words) == (6 if with_headers else 5) else ""
+        data = self._bytes(total + 2, until)
+        return Message(int(words[2]), words[1], reply, data[:head], data[head:-2])
 
     # --- what it is for
 
@@ -179,15 +185,16 @@ class Connection:
         if self._waiting:
             return self._waiting.pop(0)
         until = time.monotonic() + max(patience, 0.0)
-        while b"\r\n" not in self._received:
+        while True:
+            if b"\r\n" in self._received:
+                message = self._understand(self._line(until), time.monotonic() + PATIENCE)
+                if message is not None:
+                    return message
+                continue
             ready, _, _ = select.select([self._socket], [], [], max(until - time.monotonic(), 0.0))
             if not ready:
                 return None
             self._fill(time.monotonic() + PATIENCE)
-            if self._received == b"PING\r\n":
-                self._received = b""
-                self._socket.sendall(b"PONG\r\n")
-        return self._message(time.monotonic() + PATIENCE)
 
     def answers(self) -> bool:
         """Whether it still works: nobody may have looked after it for a while. What came meanwhile is for
@@ -198,8 +205,7 @@ class Connection:
             self._socket.sendall(b"PING\r\n")
             until = time.monotonic() + PATIENCE
             while (line := self._line(until)) != b"PONG":
-                if line.startswith((b"MSG ", b"HMSG ")):
-                    self._bytes(int(line.split(b" ")[-1]) + 2, until)
+                self._understand(line, until)
         except OSError:
             self.open = False
         return self.open

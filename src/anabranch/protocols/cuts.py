@@ -3,9 +3,10 @@
 Spark has two ways to give a query's stateful operators their watermark. With W the watermark of a batch, the
 batch before having the watermark V <= W:
 
-- *One for all.* Whatever an operator takes in must lie behind W, and windows that end up to W close. What joins
-  yield in a batch lies behind W, since the later tuple of each pair is of that batch: joins may feed joins
-  and windows. Windows yield what ends in (V, W], which is late for the next operator: they may feed none.
+- *One for all.* Whatever an operator takes in must lie behind W, and windows that end up to W close. What
+  joins yield in a batch lies behind W, since the later tuple of each pair is of that batch: joins may feed
+  joins and windows. Windows yield what ends in (V, W], which is late for the next operator: they may feed
+  none.
 - *Each its own.* An operator takes in what lies behind V, so windows may feed windows and joins, exactly and
   in the same batch. But a join holds back the watermark of what it feeds, by its ``within``, so it may feed
   nothing that goes by one.
@@ -28,8 +29,8 @@ Way = Literal["one", "each"]
 def cuts(graph: Graph, operators: Iterable[str]) -> tuple[Group, ...]:
     """``operators``, which may all run in one fragment, in as few groups as are exact; in topological order.
 
-    What an operator takes from one of another group goes through the log, and only from there. No group needs,
-    by way of others, what it yields itself.
+    What an operator takes from one of another group goes through the log, and only from there. No group
+    needs, by way of others, what it yields itself.
 
     >>> import anabranch as ab
     >>> q = ab.Query("q")

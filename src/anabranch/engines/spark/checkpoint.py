@@ -1,8 +1,8 @@
 """What a streaming query's checkpoint says of its batches, read from Spark's own files.
 
-``offsets/N`` is written before batch N is computed: a version, a line of JSON with the watermark that the batch
-goes by, and one line for each source with the offset up to which it reads. ``commits/N`` is written after the
-sink has committed it.
+``offsets/N`` is written before batch N is computed: a version, a line of JSON with the watermark that the
+batch goes by, and one line for each source with the offset up to which it reads. ``commits/N`` is written
+after the sink has committed it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Unusable(ValueError):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """``watermark``: of event time, in milliseconds, by which the batch goes. ``inputs``: up to where it reads;
-    what has not brought anything yet is not there."""
+    """``watermark``: of event time, in milliseconds, by which the batch goes. ``inputs``: up to where it
+    reads; what has not brought anything yet is not there."""
 
     watermark: int
     inputs: dict[str, Offset]

@@ -1,4 +1,5 @@
-"""The process in which Spark runs a site's fragments: ``python -m anabranch.engines.spark.driver SETTINGS.json``.
+"""The process in which Spark runs a site's fragments: ``python -m anabranch.engines.spark.driver
+SETTINGS.json``.
 
 See :mod:`anabranch.engines.spark.run` for what it is told and what it tells.
 """
@@ -162,14 +163,17 @@ class Driver:
             decision = decide(
                 command.run, self._settings, lambda: Connection(server.url, server.user, server.password)
             )
+            # First, so that the agent knows the run before anything of it comes.
+            self._tell(
+                Started(
+                    fragment, decision.name, decision.resumed, decision.reason, decision.run.complete_from
+                )
+            )
             query = start_query(self._spark, decision.run, decision.name, self._life, self._settings)
         except Exception as error:
             self._tell(Failed(fragment, decision.name if decision else "", reason(error)))
             return
         self._running[fragment] = _Running(decision, query, self._inbox)
-        self._tell(
-            Started(fragment, decision.name, decision.resumed, decision.reason, decision.run.complete_from)
-        )
 
     def _stop(self, fragment: str) -> _Running | None:
         running = self._running.pop(fragment, None)

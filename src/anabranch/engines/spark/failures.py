@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import re
 
-_RAISED = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*): (.+)$")
-_FRAMES = ("at ", "File ", "... ")
+_RAISED = re.compile(r"^(?:anabranch\.[\w.]+\.|builtins\.)?([A-Z]\w*): (\S.*)$")
 _LONGEST = 600
 
 
 def reason(error: BaseException) -> str:
-    """One line. If Python code of a worker raised, what it said; else the first that Spark says.
+    """One line. If Python code in a worker raised, what it said last; else the first that Spark says.
 
-    >>> reason(ValueError("[STREAM_FAILED] Query failed: \\n  File x\\nanabranch.log.blocking.Hole: no record 7\\n"))
+    >>> text = "[STREAM_FAILED] Query failed:\\n  File x\\nanabranch.log.blocking.Hole: no record 7\\n at y"
+    >>> reason(ValueError(text))
     'Hole: no record 7'
     >>> reason(ValueError("no such thing"))
     'ValueError: no such thing'
     """
-    text = str(error)
-    said = [line.strip() for line in text.splitlines()]
-    raised = [
-        match
-        for line in said
-        if not line.startswith(_FRAMES) and "." not in line.split(":")[0].removeprefix("anabranch.")[:0]
-        for match in [_RAISED.match(line)]
-        if match and not match[0].startswith(("org.", "java.", "pyspark.", "SQLSTATE", "Caused"))
-    ]
-    if "Traceback" in text or "\n" in text:
-        for match in reversed(raised):
-            return f"{match[1]}: {match[2]}"[:_LONGEST]
-    first = next((line for line in said if line), "")
-    return f"{type(error).__name__}: {first}"[:_LONGEST]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = [match for line in lines[1:] if (match := _RAISED.match(line)) and match[1] != "Traceback"]
+    if raised:
+        return f"{raised[-1][1]}: {raised[-1][2]}"[:_LONGEST]
+    return f"{type(error).__name__}: {lines[0] if lines else 'without a word'}"[:_LONGEST]

@@ -57,16 +57,16 @@ def start_query(spark: Any, run: Run, name: str, life: str, settings: Settings) 
     chosen = way(graph, run.operators)
     if chosen is None:
         raise Inexact(
-            f"operators {list(run.operators)} cannot be one fragment of Spark's: windows and joins follow each "
-            "other in a way that is not exact; cut them as anabranch.protocols.cuts says"
+            f"operators {list(run.operators)} cannot be one fragment of Spark's: windows and joins follow "
+            "each other in a way that is not exact; cut them as anabranch.protocols.cuts says"
         )
-    own = spark.newSession()
-    own.conf.set("spark.sql.streaming.statefulOperator.allowMultiple", str(chosen == "each").lower())
+    # A query keeps the settings that the session has when it starts.
+    spark.conf.set("spark.sql.streaming.statefulOperator.allowMultiple", str(chosen == "each").lower())
     server = settings.server
     reports = Reports(server.url, server.user, server.password, graph.name, run.fragment, name)
     context = Context(graph, run.complete_from, settings.salts, reports=reports)
     streams = inputs_of(graph, run.operators)
-    frames = {stream: _read(own, graph, run, stream, streams, settings) for stream in streams}
+    frames = {stream: _read(spark, graph, run, stream, streams, settings) for stream in streams}
     made = compile_operators(run.operators, frames, context)
     exports = _exports(graph, run.operators, run.exports)
     rows = reduce(lambda one, other: one.union(other), _tagged(made, exports))

@@ -1,15 +1,15 @@
 """What an exported stream promises once a batch is through: a punctuation of its own.
 
-A batch N reads its inputs up to the offsets written in ``offsets/N``, and evicts and closes by the watermark W
-written there, which is what batch N - 1 has heard, cut to whole milliseconds.
+A batch N reads its inputs up to the offsets written in ``offsets/N``, and evicts and closes by the
+watermark W written there, which is what batch N - 1 has heard, cut to whole milliseconds.
 
 - *Rows of inputs*, filtered, mapped, united or joined, leave in the batch that reads the later of them.
   Whatever batch N + 1 reads lies behind the punctuation at the end of batch N, so that may be promised: the
   least over the inputs, to the microsecond.
-- *Windows* leave in the first batch with W >= their end, so later batches bring only windows that end behind W.
-  So do joins and all else behind windows: of two tuples that meet later at least one is of a later batch.
-  If every window ends on a whole millisecond, then those up to W are also all up to the punctuation that W was
-  cut from.
+- *Windows* leave in the first batch with W >= their end, so later batches bring only windows that end
+  behind W. So do joins and all else behind windows: of two tuples that meet later at least one is of a
+  later batch. If every window ends on a whole millisecond, then those up to W are also all up to the
+  punctuation that W was cut from.
 """
 
 from __future__ import annotations

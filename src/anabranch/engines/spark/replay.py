@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.engines.ideal import accepted, as_table
+from anabranch.engines.spark.checkpoint import committed
 from anabranch.engines.spark.collector import Collector, Delivery, InLog
 from anabranch.engines.spark.failures import reason
 from anabranch.engines.spark.fragment import inputs_of, start_query
@@ -34,6 +35,9 @@ PATIENCE = 300.0
 """Seconds without a batch after which a replay gives up."""
 
 
+_SETTLED_WITHIN = 5.0
+
+
 class ReplayError(RuntimeError):
     """A replay that came to no end: the sentence says why."""
 
@@ -46,17 +50,20 @@ def replay(
     master: str = "local[2]",
     memory: str = "1g",
 ) -> dict[str, pa.Table]:
-    """What each output is when Spark computes it: as :func:`anabranch.ideal` gives it, with the inputs streamed
-    in about ``batches`` micro-batches. The first replay in a process starts Spark, which takes seconds."""
+    """What each output is when Spark computes it: as :func:`anabranch.ideal` gives it, with the inputs
+    streamed in about ``batches`` micro-batches. The first replay in a process starts Spark, which takes
+    seconds."""
     graph = graph_of(query)
     tables = check_inputs(graph, inputs)
     sources = {source.name: accepted(source, tables[source.name]) for source in graph.sources}
-    with tempfile.TemporaryDirectory(prefix="anabranch-replay-") as directory:
-        with Replay(graph, Path(directory), master=master, memory=memory) as running:
-            for chunk in range(batches):
-                for name, rows in sources.items():
-                    running.feed(name, *_chunk(rows, chunk, batches))
-            streams = running.finish()
+    with (
+        tempfile.TemporaryDirectory(prefix="anabranch-replay-") as directory,
+        Replay(graph, Path(directory), master=master, memory=memory) as running,
+    ):
+        for chunk in range(batches):
+            for name, rows in sources.items():
+                running.feed(name, *_chunk(rows, chunk, batches))
+        streams = running.finish()
     schemas = {name: with_ids(arrow_schema(graph.schema(name))) for name in (*sources, *graph.order())}
     return {
         output.name: as_table(
@@ -131,7 +138,8 @@ class Replay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for query in self.queries:
+        for number, query in enumerate(self.queries):
+            self._settle(number)
             query.stop()
         self.collector.close()
         self._feeding.close()
@@ -150,6 +158,14 @@ class Replay:
             str(self._directory / f"group{number}"),
         )
         return start_query(self._spark, run, "replay", "replay", self._settings)
+
+    def _settle(self, number: int) -> None:
+        """Gives Spark the time to call its own what has been taken of it."""
+        until = time.monotonic() + _SETTLED_WITHIN
+        last = self.collector.last.get((f"group{number}", "replay"), -1)
+        checkpoint = self._directory / f"group{number}" / "spark"
+        while committed(checkpoint) < last and time.monotonic() < until and self.queries[number].isActive:
+            time.sleep(0.02)
 
     def restart(self, number: int) -> None:
         """Stops a query and takes it up again from its checkpoint."""

@@ -81,8 +81,8 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="start"):
-    """Run it; what ran under the name of this fragment is stopped first. Answered by ``Started`` or
-    ``Failed``."""
+    """Run it; what ran under the name of this fragment is stopped first. Answered by ``Started``, before
+    anything is handed over, or ``Failed``, which may also follow."""
 
     run: Run
 

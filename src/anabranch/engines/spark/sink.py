@@ -1,8 +1,8 @@
 """What a batch of a streaming query made, handed to the site's agent: see :mod:`anabranch.log.handover`.
 
-The writers, on the executors, send pieces. When all tasks of a batch are through, the driver says so, and what
-the exported streams promise from then on; the agent answers when everything is in the egress log, and only
-then does Spark call the batch committed.
+The writers, on the executors, send pieces. When all tasks of a batch are through, the driver says so, and
+what the exported streams promise from then on; the agent answers when everything is in the egress log, and
+only then does Spark call the batch committed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """An ingress log as a streaming source of Spark's: rows, and the punctuation behind them.
 
 An offset is a position in the log together with the punctuation there and the generation of the record before
-it. Each read yields the rows between two offsets and, last, one row that is nothing but the punctuation at its
-end (again if it has not moved: a query that was restarted must hear it from each of its inputs).
+it. Each read yields the rows between two offsets and, last, one row that is nothing but the punctuation at
+its end (again if it has not moved: a query that was restarted must hear it from each of its inputs).
 
 What the log lacks, and a record that another writer has put where one had been read, fails the query with a
 sentence; the driver then looks whether to rebuild it from the log.
@@ -106,7 +106,8 @@ def ddl(columns: tuple[Column, ...]) -> str:
 
 
 class LogReader(DataSourceStreamReader):  # type: ignore[misc]
-    """Its first half works in a process beside the driver, of one for each source; ``read`` in the workers."""
+    """Its first half works in a process beside the driver, of one for each source; ``read`` in the
+    workers."""
 
     def __init__(self, place: Place) -> None:
         self._place = place

@@ -40,8 +40,8 @@ def aggregate(operator: Aggregate, inputs: Sequence[Any], context: Context) -> A
 
 
 def exact(expression: str) -> str:
-    """``expression`` with MAX_BY and MIN_BY such that of equal candidates the first, by (timestamp, id), wins;
-    Spark takes any.
+    """``expression`` with MAX_BY and MIN_BY such that of equal candidates the first, by (timestamp, id),
+    wins; Spark takes any.
 
     >>> exact("max_by(k, x)").startswith("MAX_BY(k, CASE WHEN")
     True

@@ -190,9 +190,10 @@ def test_a_source_that_does_not_enter_here_is_refused_aloud() -> None:
 
 def test_a_source_that_is_just_beginning_here_is_not_refused() -> None:
     agent = Agent(GRAPH, "a", SITES, 1, Settings(), lambda o, e: ArrowEngine(GRAPH, o, e, "a"), 1)
-    agent.start(0, plan())
-    agent.on_log(0, "plan", ("plan",), (0, ()))
     submit = Submit("s", "p", 0, None, END, BEGINNING, (0, BEGINNING), 0)
+    agent.start(0, plan())
+    assert agent.on_message(0, "p", submit) == [], "its plan may be a later one, in its log"
+    agent.on_log(0, "plan", ("plan",), (0, ()))
     assert agent.on_message(0, "p", submit) == []
 
 

@@ -109,6 +109,8 @@ class Sites:
             for name, server in self.servers.items():
                 server.start()
                 self.start(name)
+            while not all(agent.ready for agent in self.agents.values()):
+                await asyncio.sleep(0.01)
         except BaseException:
             await self.__aexit__()
             raise

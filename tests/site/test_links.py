@@ -18,6 +18,7 @@ from anabranch.protocols.records import Record, Writer
 from anabranch.sim.disk import Stream
 from anabranch.site.journal import Journal
 from anabranch.site.links import Links
+from anabranch.site.resume import start
 from anabranch.streams.batch import Batch, assemble, ints, with_ids
 from anabranch.streams.punctuation import BEGINNING
 
@@ -140,8 +141,6 @@ def test_a_branch_starts_where_the_simulated_log_would_start_it(server: Server) 
 
 
 async def starts_as_simulated(server: Server, up: Upstream, branch: OpenBranch) -> None:
-    from anabranch.site.resume import start
-
     connection = await up.log.connection()
     name = names.stream("q", "out/s")
     found = await start(connection.client, name, SCHEMA, "out/s at paris", branch)
@@ -330,13 +329,13 @@ def test_a_damaged_record_is_refused_and_counted(server: Server) -> None:
     async def work() -> None:
         up, down = Upstream(server), Downstream(server.url, again=False)
         up.append(0)
-        await up.settled()
+        down.open()
+        await down.has(1)
         connection = await up.log.connection()
         await connection.client.request(names.subject("q", "out/s"), b"nonsense", timeout=2)
-        down.open()
         while not down.journal.total("malformed"):
             await asyncio.sleep(0.005)
-        assert down.positions[0] == 0
+        assert down.positions == [0]
         await down.close()
         await up.log.close()
 

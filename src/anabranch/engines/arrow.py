@@ -12,10 +12,10 @@ import msgspec
 import pyarrow as pa
 
 from anabranch.graph import Graph
-from anabranch.operators.user import Poison
 from anabranch.operators.kernel import Kernel
 from anabranch.operators.registry import kernel
 from anabranch.operators.state import SnapshotError
+from anabranch.operators.user import Poison
 from anabranch.protocols.events import Poisoned
 from anabranch.streams.batch import Batch, concat
 from anabranch.streams.punctuation import BEGINNING

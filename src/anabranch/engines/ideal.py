@@ -43,7 +43,7 @@ def ideal_streams(query: Graph | HasGraph, inputs: Mapping[str, pa.Table]) -> di
     if graph.operators:
         streams |= _run(ArrowEngine(graph, [o.name for o in graph.operators]), streams)
     schemas |= {o.name: with_ids(arrow_schema(graph.schema(o.name))) for o in graph.operators}
-    return {name: _as_table(rows, schemas[name]) for name, rows in streams.items()}
+    return {name: as_table(rows, schemas[name]) for name, rows in streams.items()}
 
 
 def ideal_poison(query: Graph | HasGraph, inputs: Mapping[str, pa.Table]) -> Sequence[Poisoned]:
@@ -89,7 +89,7 @@ def _run(engine: ArrowEngine, inputs: Mapping[str, Batch | None]) -> dict[str, B
     return {stream: concat(rows) if rows else None for stream, rows in yielded.items()}
 
 
-def _as_table(rows: Batch | None, schema: pa.Schema) -> pa.Table:
+def as_table(rows: Batch | None, schema: pa.Schema) -> pa.Table:
     """In canonical order; what looks equal is in the order of ids."""
     table = schema.empty_table() if rows is None else pa.Table.from_batches([sort(sort_by_id(rows))])
     ts, hi, lo, *columns = table.columns

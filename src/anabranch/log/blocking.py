@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import select
 import socket
 import ssl
 import time
@@ -17,6 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 PATIENCE = 10.0
 _AT_ONCE = 256
+_PAUSE = 0.1
 _MAX_BYTES = 8 << 20
 
 
@@ -25,6 +27,7 @@ class Hole(OSError):
 
 
 class Message(NamedTuple):
+    subscription: int
     subject: str
     reply: str
     headers: bytes
@@ -58,6 +61,7 @@ class Connection:
         self._waiting: list[Message] = []
         self._inbox = f"_INBOX.{secrets.token_hex(11)}"
         self._asked = 0
+        self._subscribed = 1
         self.open = True
         options: dict[str, Any] = {
             "verbose": False,
@@ -134,17 +138,23 @@ class Connection:
     def _message(self, until: float) -> Message:
         """The next message for one of our subscriptions."""
         while True:
-            line = self._line(until)
-            if line.startswith((b"MSG ", b"HMSG ")):
-                words = line.decode().split(" ")
-                with_headers = words[0] == "HMSG"
-                total = int(words[-1])
-                head = int(words[-2]) if with_headers else 0
-                reply = words[3] if len(words) == (6 if with_headers else 5) else ""
-                data = self._bytes(total + 2, until)
-                return Message(words[1], reply, data[:head], data[head:-2])
-            if line == b"PING":
-                self._socket.sendall(b"PONG\r\n")
+            message = self._understand(self._line(until), until)
+            if message is not None:
+                return message
+
+    def _understand(self, line: bytes, until: float) -> Message | None:
+        """The message that ``line`` announces, if it does; a question of the server is answered."""
+        if line == b"PING":
+            self._socket.sendall(b"PONG\r\n")
+        if not line.startswith((b"MSG ", b"HMSG ")):
+            return None
+        words = line.decode().split(" ")
+        with_headers = words[0] == "HMSG"
+        total = int(words[-1])
+        head = int(words[-2]) if with_headers else 0
+        reply = words[3] if len(words) == (6 if with_headers else 5) else ""
+        data = self._bytes(total + 2, until)
+        return Message(int(words[2]), words[1], reply, data[:head], data[head:-2])
 
     # --- what it is for
 
@@ -157,6 +167,13 @@ class Connection:
         self._asked += 1
         return f"{self._inbox}.{self._asked}"
 
+    def subscribe(self, subject: str | None = None) -> tuple[int, str]:
+        """A subscription to ``subject``, or to one of our own: its number, and the subject."""
+        self._subscribed += 1
+        subject = subject or f"{self._inbox}-{self._subscribed}"
+        self._socket.sendall(f"SUB {subject} {self._subscribed}\r\n".encode())
+        return self._subscribed, subject
+
     def receive(self, inbox: str, until: float) -> Message:
         """The next message there."""
         for i, message in enumerate(self._waiting):
@@ -168,6 +185,22 @@ class Connection:
                 return message
             self._waiting.append(message)
 
+    def poll(self, patience: float) -> Message | None:
+        """The next message for whatever inbox, if one comes in time."""
+        if self._waiting:
+            return self._waiting.pop(0)
+        until = time.monotonic() + max(patience, 0.0)
+        while True:
+            if b"\r\n" in self._received:
+                message = self._understand(self._line(until), time.monotonic() + PATIENCE)
+                if message is not None:
+                    return message
+                continue
+            ready, _, _ = select.select([self._socket], [], [], max(until - time.monotonic(), 0.0))
+            if not ready:
+                return None
+            self._fill(time.monotonic() + PATIENCE)
+
     def answers(self) -> bool:
         """Whether it still works: nobody may have looked after it for a while. What came meanwhile is for
         nobody."""
@@ -177,8 +210,7 @@ class Connection:
             self._socket.sendall(b"PING\r\n")
             until = time.monotonic() + PATIENCE
             while (line := self._line(until)) != b"PONG":
-                if line.startswith((b"MSG ", b"HMSG ")):
-                    self._bytes(int(line.split(b" ")[-1]) + 2, until)
+                self._understand(line, until)
         except OSError:
             self.open = False
         return self.open
@@ -234,6 +266,42 @@ def _encrypted(connected: socket.socket, files: str) -> ssl.SSLSocket:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_cert_chain(told["certificate"], told["key"])
     return context.wrap_socket(connected, server_hostname=told["server"])
+
+
+class Server(NamedTuple):
+    """Where a server is and who asks. A server that is away for a while is waited for."""
+
+    url: str
+    user: str | None
+    password: str | None
+
+    def request(self, subject: str, data: bytes, patience: float) -> bytes:
+        """Repeated until somebody answers: whoever it is must not mind."""
+        until = time.monotonic() + patience
+        while True:
+            try:
+                left = max(until - time.monotonic(), 0.1)
+                return shared(*self).request(subject, data, left)
+            except OSError as error:
+                _wait_or_raise(error, until)
+
+    def read(self, stream: str, first: int, end: int, patience: float) -> Iterator[tuple[int, bytes]]:
+        """As :meth:`Connection.read`."""
+        until = time.monotonic() + patience
+        while first < end:
+            try:
+                for position, data in shared(*self).read(stream, first, end):
+                    yield position, data
+                    first = position + 1
+                    until = time.monotonic() + patience
+            except OSError as error:
+                _wait_or_raise(error, until)
+
+
+def _wait_or_raise(error: OSError, until: float) -> None:
+    if isinstance(error, Hole | PermissionError) or time.monotonic() > until:
+        raise error
+    time.sleep(_PAUSE)
 
 
 _shared: dict[tuple[str, str | None, str | None], Connection] = {}

@@ -114,7 +114,7 @@ class Agent:
 
     def _apply(self, now: int) -> list[Effect]:
         assert self.plan is not None
-        before, self._roles = self._roles, roles(self.graph, self.plan, self.site)
+        before, self._roles = self._roles, roles(self.graph, self.plan, self.site, self._outside)
         after = self._roles
         effects = self._stop(before, after)
         for source, peers in after.entries.items():
@@ -413,7 +413,7 @@ class Agent:
     ) -> list[Effect]:
         entry = self.entries.get(message.source)
         if entry is None:
-            beginning = ("entry", message.source) in self._recoveries
+            beginning = self._plans is None or ("entry", message.source) in self._recoveries
             reason = f"source {message.source!r} does not enter here under plan {self.version}"
             return [] if beginning else [Report(Rejected(sender, self.site, reason))]
         match message:

@@ -16,6 +16,7 @@ import msgspec
 
 from anabranch.graph import CountAggregate, Graph, Operator, Source
 from anabranch.plan import Plan
+from anabranch.protocols.cuts import cuts
 
 
 class FragmentRole(msgspec.Struct, frozen=True):
@@ -43,7 +44,8 @@ def historic(node: Source | Operator) -> bool:
     return isinstance(node, CountAggregate)
 
 
-def roles(graph: Graph, plan: Plan, site: str) -> Roles:
+def roles(graph: Graph, plan: Plan, site: str, outside: bool = False) -> Roles:
+    """``outside``: engines are Spark's, and fragments no larger than one streaming query runs exactly."""
     here = [op for op in graph.operators if site in plan.replicas.get(op.name, ())]
     arriving: dict[str, list[str]] = defaultdict(list)
     leaving: dict[str, list[str]] = defaultdict(list)
@@ -61,6 +63,11 @@ def roles(graph: Graph, plan: Plan, site: str) -> Roles:
         ]
         for op in here
     }
+    if outside:
+        for group in _groups(here, fused):
+            for part in cuts(graph, group):
+                for name in part:
+                    fused[name] = [i for i in fused[name] if i in part]
     above = _above(graph)
     applications = {subscription.name for subscription in plan.subscriptions}
     sent = {s for s, targets in leaving.items() if not applications.union([site]).issuperset(targets)}

@@ -69,6 +69,12 @@ class SiteAgent:
     def _arrow(self, operators: tuple[str, ...], exports: tuple[str, ...]) -> ArrowEngine:
         return ArrowEngine(self.config.graph, operators, exports, self.config.site)
 
+    @property
+    def ready(self) -> bool:
+        """Whether it hears what is said to it."""
+        own = self._lines.get(self.config.site)
+        return self.life is not None and own is not None and own.connected
+
     def stop(self) -> None:
         self._stopping.set()
 

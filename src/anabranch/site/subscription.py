@@ -62,7 +62,8 @@ class Receiver:
             self.journal,
         )
         self._delivered: asyncio.Queue[Batch | None] = asyncio.Queue()
-        self._waiting = 0
+        self.waiting = 0
+        """Bytes that the application has not taken yet."""
         self._ended = False
 
     @property
@@ -101,7 +102,7 @@ class Receiver:
         if rows is None:
             raise StopAsyncIteration
         was_busy = self.is_busy("")
-        self._waiting -= rows.nbytes
+        self.waiting -= rows.nbytes
         if was_busy and not self.is_busy(""):
             self._links.go_on(self._protocol.stream)
         return rows
@@ -126,7 +127,7 @@ class Receiver:
             self._follow(message.plan)
 
     def _deliver(self, effect: Deliver) -> None:
-        self._waiting += effect.rows.nbytes
+        self.waiting += effect.rows.nbytes
         self._delivered.put_nowait(effect.rows)
 
     def _check_end(self) -> None:
@@ -150,7 +151,7 @@ class Receiver:
         self._client.executor.do(self._protocol.rejoin.reset, self._clock(), source)
 
     def is_busy(self, stream: str) -> bool:
-        return self._waiting > BUFFER_BYTES
+        return self.waiting > BUFFER_BYTES
 
 
 async def subscribe(

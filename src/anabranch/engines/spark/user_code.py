@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from anabranch.log import handover, names
-from anabranch.log.blocking import shared
+from anabranch.log.blocking import Server
 from anabranch.nodes import Custom
 from anabranch.operators.user import Poison, RowFunction, as_given, describe, instance
 from anabranch.streams.batch import HI, LO, TIMESTAMP, TS, Batch, ints, with_ids
@@ -21,6 +21,8 @@ from anabranch.types import Column, arrow_schema
 
 ORDINAL = "_ordinal"
 MEMBERS = "_members"
+PATIENCE = 120.0
+"""Seconds in which the agent must take a report; then the query fails and comes again."""
 
 
 class Reports(msgspec.Struct, frozen=True):
@@ -35,12 +37,12 @@ class Reports(msgspec.Struct, frozen=True):
 
     def tell(self, poison: list[Poison]) -> None:
         """Returns when the agent knows of it."""
-        connection = shared(self.url, self.user, self.password)
+        server = Server(self.url, self.user, self.password)
         for each in poison:
             message = handover.Poison(
                 self.fragment, self.run, each.operator, each.ts, each.hi, each.lo, each.error
             )
-            answer = connection.request(names.engine(self.query), handover.encode(message))
+            answer = server.request(names.engine(self.query), handover.encode(message), PATIENCE)
             if answer != handover.OK:
                 raise OSError(f"the agent does not take a report: {answer.decode('utf-8', 'replace')}")
 
@@ -67,7 +69,11 @@ def apply_function(
         for made in function.apply(rows):
             source = pa.array(made.source)
             yield pa.RecordBatch.from_arrays(
-                [*(rows_.take(source) for rows_ in made.rows.columns[:3]), pa.array(made.ordinal), *made.columns],
+                [
+                    *(rows_.take(source) for rows_ in made.rows.columns[:3]),
+                    pa.array(made.ordinal),
+                    *made.columns,
+                ],
                 names=[TS, HI, LO, ORDINAL, *(column.name for column in operator.columns)],
             )
         _tell(reports, function.take_events())
@@ -148,7 +154,7 @@ class _Windows:
         return state
 
     def _first_window(self, ts: int) -> int:
-        """The end of the first window that is emitted with a tuple of this timestamp: there it is reported."""
+        """The end of the first window that is emitted with a tuple of this time: there it is reported."""
         return int(max(ts, self._silent_until) // self._every * self._every + self._every)
 
     def _report(self, ts: int, hi: int, lo: int, error: Exception) -> None:
@@ -165,4 +171,6 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    return column.view(kind) if kind == TIMESTAMP and pa.types.is_timestamp(column.type) else column.cast(kind)
+    return (
+        column.view(kind) if kind == TIMESTAMP and pa.types.is_timestamp(column.type) else column.cast(kind)
+    )

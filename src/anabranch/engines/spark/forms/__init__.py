@@ -1,7 +1,7 @@
 """The Spark form of every operator: from DataFrames to a DataFrame, in native expressions, streaming or not.
 
-A stream is a DataFrame with the columns ``_ts``, ``_hi``, ``_lo`` and the user's. The forms stand here and not
-beside the Arrow kernels in ``operators``: those are imported by every process that has no Spark, and what
+A stream is a DataFrame with the columns ``_ts``, ``_hi``, ``_lo`` and the user's. The forms stand here and
+not beside the Arrow kernels in ``operators``: those are imported by every process that has no Spark, and what
 belongs to a form (event time, watermarks, the shape of a query) is Spark's business alone. What both share is
 the meaning, and the conformance suite holds them to it.
 

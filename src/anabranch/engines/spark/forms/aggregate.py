@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 
 from anabranch.engines.spark.forms.context import Context
+from anabranch.engines.spark.forms.event_time import EVENT
 from anabranch.engines.spark.forms.ids import window_ids
 from anabranch.engines.spark.forms.stateless import with_ts
 from anabranch.engines.spark.forms.windows import bounds, end, in_windows
-from anabranch.engines.spark.times import EVENT
 from anabranch.nodes import Aggregate
 from anabranch.schemas import find
 
@@ -35,15 +35,13 @@ def aggregate(operator: Aggregate, inputs: Sequence[Any], context: Context) -> A
         with_ts(rows)
         .groupBy(EVENT, *by)
         .agg(*folded)
-        .select(
-            ts, *window_ids(operator.name, end(), by), *window, *by, *(column.name for column in columns)
-        )
+        .select(ts, *window_ids(operator.name, end(), by), *window, *by, *(column.name for column in columns))
     )
 
 
 def exact(expression: str) -> str:
-    """``expression`` with MAX_BY and MIN_BY such that of equal candidates the first, by (timestamp, id), wins;
-    Spark takes any.
+    """``expression`` with MAX_BY and MIN_BY such that of equal candidates the first, by (timestamp, id),
+    wins; Spark takes any.
 
     >>> exact("max_by(k, x)").startswith("MAX_BY(k, CASE WHEN")
     True
@@ -53,10 +51,10 @@ def exact(expression: str) -> str:
     if "_by" not in expression.lower():
         return expression
     tree = sqlglot.parse_one(expression, dialect="spark")
-    return tree.transform(_settled).sql(dialect="spark")
+    return str(tree.transform(_settled).sql(dialect="spark"))
 
 
-def _settled(node: exp.Expression) -> exp.Expression:
+def _settled(node: Any) -> Any:
     if not isinstance(node, exp.ArgMax | exp.ArgMin):
         return node
     form = _GREATEST if isinstance(node, exp.ArgMax) else _LEAST

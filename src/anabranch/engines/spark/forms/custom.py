@@ -21,7 +21,5 @@ def custom(operator: Custom, inputs: Sequence[Any], context: Context) -> Any:
     names = [column.name for column in operator.columns]
     yielded = ", ".join(f"`{column.name}` {column.type}" for column in operator.columns)
     rows = inputs[0].select(TS, HI, LO, *(column.name for column in columns))
-    made = rows.mapInArrow(
-        function, f"{TS} timestamp, {HI} bigint, {LO} bigint, {ORDINAL} bigint, {yielded}"
-    )
+    made = rows.mapInArrow(function, f"{TS} timestamp, {HI} bigint, {LO} bigint, {ORDINAL} bigint, {yielded}")
     return made.select(TS, *ids(F.col(HI), F.col(LO), F.col(ORDINAL)), *names)

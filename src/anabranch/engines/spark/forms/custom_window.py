@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from anabranch.engines.spark.forms.context import Context
+from anabranch.engines.spark.forms.event_time import EVENT
 from anabranch.engines.spark.forms.ids import window_ids
 from anabranch.engines.spark.forms.windows import bounds, end, in_windows
-from anabranch.engines.spark.times import EVENT
 from anabranch.engines.spark.user_code import MEMBERS, fold_windows
 from anabranch.nodes import Custom
 from anabranch.schemas import find

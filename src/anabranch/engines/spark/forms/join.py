@@ -13,8 +13,8 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from anabranch.engines.spark.forms.context import Context
+from anabranch.engines.spark.forms.event_time import EVENT, event
 from anabranch.engines.spark.forms.ids import ids, long
-from anabranch.engines.spark.times import EVENT, event
 from anabranch.nodes import Join
 from anabranch.schemas import find
 from anabranch.streams.batch import HI, LO, TS
@@ -52,9 +52,8 @@ def join(operator: Join, inputs: Sequence[Any], context: Context) -> Any:
 
 def _side(rows: Any, side: str, names: list[str]) -> Any:
     """The rows with every column's name made unlike all of the other side's."""
-    at = event(F.unix_micros(TS))
     return rows.select(
-        at.alias(f"{side}{EVENT}"),
+        event(F.unix_micros(TS), f"{side}{EVENT}"),
         *(F.col(name).alias(f"{side}{name}") for name in (TS, HI, LO)),
         *(F.col(name).alias(f"{side}__{name}") for name in names),
     )

@@ -36,8 +36,5 @@ def union(operator: Union, inputs: Sequence[Any], context: Context) -> Any:
     names = [column.name for column in context.graph.schema(operator.name)]
     return reduce(
         lambda one, other: one.union(other),
-        (
-            rows.select(TS, *ids(long(port), F.col(HI), F.col(LO)), *names)
-            for port, rows in enumerate(inputs)
-        ),
+        (rows.select(TS, *ids(long(port), F.col(HI), F.col(LO)), *names) for port, rows in enumerate(inputs)),
     )

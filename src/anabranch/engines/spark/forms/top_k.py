@@ -8,10 +8,10 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from anabranch.engines.spark.forms.context import Context
+from anabranch.engines.spark.forms.event_time import EVENT
 from anabranch.engines.spark.forms.ids import window_ids
 from anabranch.engines.spark.forms.stateless import with_ts
 from anabranch.engines.spark.forms.windows import bounds, end, in_windows
-from anabranch.engines.spark.times import EVENT
 from anabranch.expressions import typecheck
 from anabranch.nodes import TopK
 from anabranch.streams.batch import HI, LO, TS

@@ -10,8 +10,8 @@ from typing import Any
 
 from pyspark.sql import functions as F
 
+from anabranch.engines.spark.forms.event_time import event, micros
 from anabranch.engines.spark.forms.ids import long
-from anabranch.engines.spark.times import EVENT, METADATA, SHIFT
 from anabranch.streams.batch import TS
 from anabranch.streams.punctuation import BEGINNING
 
@@ -33,13 +33,11 @@ def in_windows(rows: Any, window: int, every: int, silent_until: int) -> Any:
         ended = rows.withColumn(END_OF_WINDOW, F.explode(F.sequence(first, last, long(every))))
     if silent_until != BEGINNING:
         ended = ended.filter(F.col(END_OF_WINDOW) > long(silent_until))
-    at = F.timestamp_micros(F.col(END_OF_WINDOW) + F.lit(SHIFT))
-    return ended.select("*", at.alias(EVENT, metadata=METADATA)).drop(END_OF_WINDOW)
+    return ended.select("*", event(F.col(END_OF_WINDOW))).drop(END_OF_WINDOW)
 
 
-def end() -> Any:
-    """The end of the window, in microseconds."""
-    return F.unix_micros(EVENT) - F.lit(SHIFT)
+end = micros
+"""The end of the window, in microseconds."""
 
 
 def bounds(window: int) -> list[Any]:

@@ -196,6 +196,13 @@ class Connection:
                 if message is not None:
                     return message
                 continue
+            if isinstance(self._socket, ssl.SSLSocket):
+                # What can be read there need not be for us, and what is for us may have been read already.
+                try:
+                    self._fill(max(until, time.monotonic() + 0.001))
+                except TimeoutError:
+                    return None
+                continue
             ready, _, _ = select.select([self._socket], [], [], max(until - time.monotonic(), 0.0))
             if not ready:
                 return None

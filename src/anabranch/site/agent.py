@@ -154,7 +154,7 @@ class SiteAgent:
         access = self.config.access(self.config.site)
         settings = Settings(
             server=Server(
-                access.url if access.tls is None else access.tls.within(access.url, self.config.site)
+                access.url if access.tls is None else access.tls.within(access.url, access.server or "")
             ),
             directory=str(self.config.directory / "spark"),
             name=f"{self.config.query} at {self.config.site}",

@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 
+from anabranch.graph import Graph
 from anabranch.input_tables import HasGraph, graph_of
 from anabranch.log.connection import FAILURES, Access
 from anabranch.log.server import ServerSettings
@@ -53,7 +54,7 @@ class Cluster:
 
     def __init__(
         self,
-        query: HasGraph,
+        query: Graph | HasGraph,
         topology: Topology,
         plan: Plan,
         directory: Path,

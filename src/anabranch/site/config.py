@@ -40,7 +40,8 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``servers``: for each site of the deployment, this one too, the URL at which this site reaches its log
     server. ``log``: the server that this site runs itself; None if it is run by somebody else.
     ``spark``: what runs the fragments; None: the Arrow engine, in the agent's own process. ``tls``: who this
-    site is; None: everything is on this machine. ``metrics_port`` 0: any that is free. ``bound``: the site ends when its standard input does."""
+    site is; None: everything is on this machine. ``metrics_port`` 0: any that is free. ``bound``: the site
+    ends when its standard input does."""
 
     site: str
     directory: Path

@@ -81,8 +81,8 @@ class _Authority:
             key = serialization.load_pem_private_key(key_file.read_bytes(), None)
         except (OSError, ValueError) as error:
             raise ConfigError(
-                f"{directory}: its certificate authority cannot be used ({error}); name another directory, or "
-                "bring back ca.pem and ca.key"
+                f"{directory}: its certificate authority cannot be used ({error}); name another directory, "
+                "or bring back ca.pem and ca.key"
             ) from None
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         self._key = key

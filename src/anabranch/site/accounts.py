@@ -45,7 +45,9 @@ def configuration(graph: Graph, site: str, sites: Sequence[str], tls: Tls) -> st
         *(f"{{ service: {{ account: {OWN}, subject: {_text(s)} }} }}" for s in (*readable, *asked, inbox)),
         f"{{ stream: {{ account: {OWN}, subject: {_text(told)} }} }}",
     ]
+    # At this level the server tells of every connection it has refused; of messages it tells at none.
     return f"""\
+debug: true
 tls {{
   cert_file: {_text(tls.certificate)}
   key_file: {_text(tls.key)}

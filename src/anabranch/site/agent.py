@@ -31,6 +31,7 @@ from anabranch.site.life import Life
 from anabranch.site.metrics import MetricsServer
 from anabranch.site.post import Hear, Line
 from anabranch.site.questions import PLAN
+from anabranch.site.refusals import Refusals
 from anabranch.site.screen import Screen
 from anabranch.site.status import SiteStatus, samples, status
 
@@ -88,7 +89,10 @@ class SiteAgent:
         if config.spark is not None:
             own[names.engine(config.query)] = self._take_over
             self._driver = self._start_driver(config.spark)
-        metrics = MetricsServer(lambda: samples(self.status(), self.journal))
+        refusals = None if config.log is None else Refusals(config.log.log_file, self.journal)
+        metrics = MetricsServer(
+            lambda: samples(self.status(), self.journal), lambda: self.journal.count("refused", why="http")
+        )
         self.metrics_port = await metrics.start(config.metrics_port)
         self._lines = {
             site: Line(site, config.site, config.access, own if site == config.site else {}, self.journal)
@@ -101,6 +105,8 @@ class SiteAgent:
                 await self._driver.close()
             await asyncio.gather(*(line.close() for line in self._lines.values()))
             await metrics.close()
+            if refusals is not None:
+                await refusals.close()
 
     async def _live(self) -> None:
         stopping: asyncio.Future[Any] = asyncio.create_task(self._stopping.wait())

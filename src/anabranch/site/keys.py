@@ -54,7 +54,7 @@ def create(directory: Path, hosts: Mapping[str, Sequence[str]], renew: bool = Fa
                 f"site {site!r}: another one differs only in capital letters, which certificates do not tell "
                 "apart; rename one"
             )
-    authority = _Authority(directory)
+    authority = Authority(directory)
     made = []
     for site, places in hosts.items():
         if renew or not of_site(directory, site).key.is_file():
@@ -67,7 +67,7 @@ def create(directory: Path, hosts: Mapping[str, Sequence[str]], renew: bool = Fa
     return made
 
 
-class _Authority:
+class Authority:
     """The one of ``directory``; made there if there is none."""
 
     def __init__(self, directory: Path) -> None:

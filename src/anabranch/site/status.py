@@ -37,6 +37,8 @@ class StreamStatus(msgspec.Struct, frozen=True):
 
 
 class SiteStatus(msgspec.Struct, frozen=True):
+    """``refused``: by its log server and its HTTP server, by kind: ``docs/guides/operations.md``."""
+
     site: str
     query: str
     epoch: int
@@ -51,6 +53,7 @@ class SiteStatus(msgspec.Struct, frozen=True):
     peers: dict[str, bool]
     events: dict[str, int]
     metrics_port: int
+    refused: dict[str, int] = {}
 
 
 def status(life: Life, lives: int, peers: dict[str, bool], metrics_port: int, now: int) -> SiteStatus:
@@ -79,8 +82,9 @@ def status(life: Life, lives: int, peers: dict[str, bool], metrics_port: int, no
         life.log.waiting,
         sum(ingress.rejoin.filter.live for ingress in agent.ingresses.values()),
         peers,
-        _events(life.journal),
+        _counted(life.journal, "events", "event"),
         metrics_port,
+        _counted(life.journal, "refused", "why"),
     )
 
 
@@ -106,8 +110,8 @@ def _age(punctuation: int, now: int) -> float | None:
     return None if punctuation in (BEGINNING, END) else round((now - punctuation) / 1e6, 3)
 
 
-def _events(journal: Journal) -> dict[str, int]:
-    return {dict(labels)["event"]: n for (name, labels), n in journal.counts.items() if name == "events"}
+def _counted(journal: Journal, what: str, by: str) -> dict[str, int]:
+    return {dict(labels)[by]: n for (name, labels), n in journal.counts.items() if name == what}
 
 
 def samples(snapshot: SiteStatus, journal: Journal) -> Iterator[Sample]:

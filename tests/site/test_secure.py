@@ -87,6 +87,12 @@ async def an_expired_certificate(attacker: Attacker) -> None:
     await attacker.is_refused(old)
 
 
+async def a_site_that_is_none_of_the_plan(attacker: Attacker) -> None:
+    rome = keys.of_site(attacker.directory / "new", "rome")
+    keys.Authority(attacker.cluster.directory / "keys").vouch(rome, "rome", names.user("rome"), ["rome"])
+    await attacker.is_refused(rome)
+
+
 async def no_certificate_and_no_encryption(attacker: Attacker) -> None:
     await attacker.says(b'CONNECT {"verbose":false}\r\nPING\r\n', tls=False)
 
@@ -165,6 +171,7 @@ ATTACKS: dict[Attack, str] = {
     another_authority: "handshake",
     an_expired_certificate: "handshake",
     no_certificate_and_no_encryption: "handshake",
+    a_site_that_is_none_of_the_plan: "identity",
     a_site_in_the_name_of_another: "publish",
     a_name_that_is_not_that_of_the_subject: "Rejected",
     a_message_that_is_none: "Rejected",
@@ -184,17 +191,22 @@ async def counted(cluster: Cluster, what: str) -> int:
     return {**status.events, **status.refused}.get(what, 0)
 
 
+async def suffer(attacker: Attacker, sign: str) -> None:
+    """All attacks of which ``sign`` must tell, one after the other."""
+    for attack in (each for each, tells in ATTACKS.items() if tells == sign):
+        before = await counted(attacker.cluster, sign)
+        await attack(attacker)
+        while await counted(attacker.cluster, sign) == before:
+            await asyncio.sleep(0.1)
+
+
 def test_what_is_forbidden_is_refused_and_counted_and_disturbs_nobody(tmp_path: Path) -> None:
     async def work() -> None:
         async with Cluster(query(), SITES, plan(), tmp_path / "sites", secure=True) as cluster:
             collecting = asyncio.create_task(cluster.collect())
             feeding = asyncio.create_task(cluster.feed(inputs()))
             attacker = Attacker(cluster, tmp_path)
-            for attack, sign in ATTACKS.items():
-                before = await counted(cluster, sign)
-                await attack(attacker)
-                while await counted(cluster, sign) == before:
-                    await asyncio.sleep(0.1)
+            await asyncio.gather(*(suffer(attacker, sign) for sign in set(ATTACKS.values())))
             await feeding
             assert_ideal(query(), inputs(), await collecting, plan())
             status = await cluster.status("paris")
@@ -288,6 +300,10 @@ def test_keys_that_cannot_be_used_are_refused_in_one_sentence(tmp_path: Path) ->
     paris, tokyo = keys.of_site(tmp_path, "paris"), keys.of_site(tmp_path, "tokyo")
     with pytest.raises(ConfigError, match="make them anew"):
         check_tls(Tls(paris.ca, paris.certificate, tokyo.key))
+    old = keys.of_site(tmp_path, "old")
+    keys.Authority(tmp_path).vouch(old, "old", names.user("old"), [], datetime.now(UTC) - timedelta(days=1))
+    with pytest.raises(ConfigError, match="has expired"):
+        check_tls(old)
     with pytest.raises(ConfigError, match="anabranch site init"):
         check_tls(keys.of_site(tmp_path, "lima"))
     with pytest.raises(ConfigError, match="capital letters"):

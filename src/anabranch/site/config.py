@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+from cryptography import x509
 
 from anabranch.graph import Graph
 from anabranch.log import names
@@ -121,11 +123,22 @@ def check_tls(tls: Tls) -> None:
             raise ConfigError(f"{file}: is not there; `anabranch site init` makes it, or copy it here")
     try:
         tls.context()
-    except OSError as error:
+        until = expires(tls)
+    except (OSError, ValueError) as error:
         raise ConfigError(
             f"{tls.certificate}: cannot be used with {tls.key} and {tls.ca} ({error}); make them anew with "
             "`anabranch site init --renew`"
         ) from None
+    if until < datetime.now(UTC):
+        raise ConfigError(
+            f"{tls.certificate}: has expired on {until:%Y-%m-%d}; make it anew with "
+            "`anabranch site init --renew`"
+        )
+
+
+def expires(tls: Tls) -> datetime:
+    """When its certificate does."""
+    return x509.load_pem_x509_certificate(tls.certificate.read_bytes()).not_valid_after_utc
 
 
 class Schemas:

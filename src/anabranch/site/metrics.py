@@ -29,7 +29,7 @@ def text(samples: Iterable[Sample]) -> str:
             told.add(full)
             lines.append(f"# TYPE {full} {kind}")
         inner = ",".join(f'{key}="{_escaped(label)}"' for key, label in labels)
-        lines.append(f"{full}{{{inner}}} {value:g}" if inner else f"{full} {value:g}")
+        lines.append(f"{full}{{{inner}}} {value:.15g}" if inner else f"{full} {value:.15g}")
     return "\n".join(lines) + "\n"
 
 

@@ -57,7 +57,10 @@ class LiveSites(msgspec.Struct, frozen=True):
         return self.places[site]
 
     def url(self, site: str) -> str:
-        host, port = self.places[site].address
+        place = self.places[site]
+        host, port = place.address
+        if place.nats is not None and self.security is None:
+            return place.nats
         scheme = "nats" if self.security is None else "tls"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 

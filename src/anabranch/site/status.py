@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from anabranch.protocols.rejoin import Rejoin
+from anabranch.site.config import expires
 from anabranch.site.journal import Journal
 from anabranch.site.life import Life
 from anabranch.site.metrics import Sample
@@ -37,7 +38,8 @@ class StreamStatus(msgspec.Struct, frozen=True):
 
 
 class SiteStatus(msgspec.Struct, frozen=True):
-    """``refused``: by its log server and its HTTP server, by kind: ``docs/guides/operations.md``."""
+    """``refused``: by its log server and its HTTP server, by kind: ``docs/guides/operations.md``.
+    ``certificate_expires``: in seconds since 1970; None: it has none."""
 
     site: str
     query: str
@@ -54,6 +56,7 @@ class SiteStatus(msgspec.Struct, frozen=True):
     events: dict[str, int]
     metrics_port: int
     refused: dict[str, int] = {}
+    certificate_expires: float | None = None
 
 
 def status(life: Life, lives: int, peers: dict[str, bool], metrics_port: int, now: int) -> SiteStatus:
@@ -85,6 +88,7 @@ def status(life: Life, lives: int, peers: dict[str, bool], metrics_port: int, no
         _counted(life.journal, "events", "event"),
         metrics_port,
         _counted(life.journal, "refused", "why"),
+        None if life.config.tls is None else expires(life.config.tls).timestamp(),
     )
 
 
@@ -122,6 +126,8 @@ def samples(snapshot: SiteStatus, journal: Journal) -> Iterator[Sample]:
     yield "gauge", "lives", (), snapshot.lives
     yield "gauge", "log_waiting", (), snapshot.log_waiting
     yield "gauge", "filtered_tuples", (), snapshot.filtered
+    if snapshot.certificate_expires is not None:
+        yield "gauge", "certificate_expires_seconds", (), snapshot.certificate_expires
     for site, connected in snapshot.peers.items():
         yield "gauge", "peer_connected", (("peer", site),), float(connected)
     for branch in snapshot.branches:

@@ -51,7 +51,7 @@ class Attacker:
 
     async def is_refused(self, tls: Tls) -> None:
         with pytest.raises(FAILURES):
-            await (await connect(self.access("tokyo", tls), "attacker", lambda: None)).client.flush(3)
+            await connect(self.access("tokyo", tls), "attacker", lambda: None)
 
     async def publish(self, name: str, subject: str, data: bytes, reply: str = "") -> None:
         async with self.connected(name) as connection:
@@ -71,6 +71,8 @@ class Attacker:
             while await reader.read(65536):
                 pass
         writer.close()
+        with contextlib.suppress(OSError, ssl.SSLError):
+            await writer.wait_closed()
 
 
 async def another_authority(attacker: Attacker) -> None:
@@ -164,6 +166,7 @@ async def half_a_question(attacker: Attacker) -> None:
     writer.write(b"GET /metr")
     await reader.read()
     writer.close()
+    await writer.wait_closed()
 
 
 Attack = Callable[[Attacker], Awaitable[None]]

@@ -20,7 +20,7 @@ from anabranch.protocols import messages as m
 from anabranch.protocols.records import Sequence
 from anabranch.site import wire
 from anabranch.site.producer import Producer
-from anabranch.site.screen import Screen
+from anabranch.site.screen import OF_SITES, Screen
 from anabranch.site.subscription import Receiver
 from anabranch.streams.batch import assemble, ints, with_ids
 from anabranch.streams.punctuation import BEGINNING, END
@@ -103,7 +103,18 @@ MESSAGES = st.one_of(
 def test_what_is_said_is_heard_and_let_in(sender: str, message: m.Message) -> None:
     heard = wire.decode(wire.encode(sender, message))
     assert heard == (sender, message)
-    SCREEN(*heard)
+    if isinstance(message, OF_SITES) and sender not in ("paris", "tokyo"):
+        with pytest.raises(Malformed, match="only sites say that"):
+            SCREEN(*heard)
+        sender = "tokyo"
+    SCREEN(sender, message)
+
+
+def test_a_plan_is_taken_from_sites_and_from_the_operator() -> None:
+    for sender in ("paris", names.OPERATOR):
+        SCREEN(sender, m.PlanOffer(PLAN))
+    with pytest.raises(Malformed, match="only sites say that"):
+        SCREEN(names.OPERATOR, m.Heartbeat((1, "")))
 
 
 @given(st.binary(max_size=300))

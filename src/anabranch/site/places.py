@@ -122,9 +122,7 @@ def _place(name: str, table: LiveTable, own: LiveForm, path: Path) -> Place:
         if port is not None and not 0 < port < 1 << 16:
             raise ConfigError(f"{where}: {field} is {port}; ports are from 1 to 65535")
     if own.nats is not None and (own.host is not None or own.port is not None):
-        raise ConfigError(
-            f"{where}: either nats, for a log server that is there, or host and port of its own"
-        )
+        raise ConfigError(f"{where}: give nats, for a log server that is there, or host and port, not both")
     nats = said("nats")
     if nats is not None and (urlsplit(nats).scheme not in ("nats", "tls") or not urlsplit(nats).hostname):
         raise ConfigError(f"{where}: nats is {nats!r}; write a URL such as 'nats://127.0.0.1:4222'")

@@ -21,7 +21,7 @@ from anabranch.topology import Topology
 from anabranch.types import arrow_schema
 
 _LARGEST = 2**62
-_OF_SITES = (
+OF_SITES = (
     m.Mirror,
     m.Mirrored,
     m.CatchUp,
@@ -52,7 +52,7 @@ class Screen:
         if not 0 < len(sender) <= 256:
             raise Malformed("a message from nobody; nothing was done")
         where = f"{type(message).__name__} from {sender!r}"
-        if isinstance(message, _OF_SITES) and sender not in self._sites:
+        if isinstance(message, OF_SITES) and sender not in self._sites:
             by_hand = isinstance(message, m.PlanOffer) and sender == names.OPERATOR
             if not by_hand:
                 raise Malformed(f"{where}: only sites say that; nothing was done")

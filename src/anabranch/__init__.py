@@ -35,6 +35,9 @@ if TYPE_CHECKING:
         load_faults,
     )
     from anabranch.sim.run import Run, simulate
+    from anabranch.site.cluster import Cluster
+    from anabranch.site.producer import Producer
+    from anabranch.site.subscription import subscribe
     from anabranch.topology import Topology, TopologyError
     from anabranch.types import QueryError
 
@@ -59,6 +62,9 @@ _HOMES = {
         "load_faults",
     ),
     "anabranch.sim.run": ("Run", "simulate"),
+    "anabranch.site.cluster": ("Cluster",),
+    "anabranch.site.producer": ("Producer",),
+    "anabranch.site.subscription": ("subscribe",),
     "anabranch.topology": ("Topology", "TopologyError"),
     "anabranch.types": ("QueryError",),
 }
@@ -68,12 +74,14 @@ __all__ = [
     "Branch",
     "Burst",
     "ClockOffset",
+    "Cluster",
     "Crash",
     "Cut",
     "FaultError",
     "InputError",
     "Plan",
     "PlanError",
+    "Producer",
     "Query",
     "QueryError",
     "Redeliver",
@@ -94,6 +102,7 @@ __all__ = [
     "load_inputs",
     "simulate",
     "spread",
+    "subscribe",
 ]
 
 

@@ -29,8 +29,8 @@ from anabranch.site.status import SiteStatus, samples, status
 
 MOST_LIVES = 10
 """Lives that may end within a minute."""
-MESSAGE_MOST = 7 << 20
-"""Bytes of tuples, ids included, that one message may bring: what is made of it must fit into a record."""
+MESSAGE_MOST = 3_500_000
+"""Bytes of tuples, ids included, that one message may bring: two of them must fit into another message."""
 _REFUSALS = 10
 """Refused messages that are written down, a second."""
 

@@ -22,6 +22,8 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeout
 
+from anabranch.log.tasks import end
+
 SIGN_OF_LIFE = 1.5
 """Seconds between two questions, and how long an answer may take."""
 
@@ -86,9 +88,7 @@ class Connection:
     async def close(self) -> None:
         """Without ``lost`` being called."""
         self.close_quietly()
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
+        await end(self._watch)
         await _end(self.client)
 
 

@@ -31,8 +31,8 @@ from anabranch.site.status import SiteStatus, samples, status
 
 MOST_LIVES = 10
 """Lives that may end within a minute."""
-MESSAGE_MOST = 7 << 20
-"""Bytes of tuples, ids included, that one message may bring: what is made of it must fit into a record."""
+MESSAGE_MOST = 3_500_000
+"""Bytes of tuples, ids included, that one message may bring: two of them must fit into another message."""
 _REFUSALS = 10
 """Refused messages that are written down, a second."""
 
@@ -215,7 +215,8 @@ class SiteAgent:
     def status(self) -> SiteStatus:
         assert self.life is not None
         peers = {site: line.connected for site, line in self._lines.items() if site != self.config.site}
-        return status(self.life, self.lives, peers, self.metrics_port, self.clock())
+        ready = self._driver is not None and self._driver.ready
+        return status(self.life, self.lives, peers, self.metrics_port, self.clock(), ready)
 
     async def _tell_status(self, received: Msg) -> None:
         if received.reply:

@@ -12,13 +12,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 import psutil
 import pyarrow as pa
 
+from anabranch.graph import Graph
 from anabranch.input_tables import HasGraph, graph_of
 from anabranch.log import names
 from anabranch.log.connection import FAILURES, Access, connect
@@ -32,7 +33,7 @@ from anabranch.site.journal import Journal
 from anabranch.site.producer import Producer
 from anabranch.site.replay import Pace, Replay, first_arrival
 from anabranch.site.status import SiteStatus
-from anabranch.site.subscription import Receiver, subscribe
+from anabranch.site.subscription import Receiver
 from anabranch.streams.batch import Batch
 from anabranch.topology import Topology
 
@@ -53,7 +54,7 @@ class Cluster:
 
     def __init__(
         self,
-        query: HasGraph,
+        query: Graph | HasGraph,
         topology: Topology,
         plan: Plan,
         directory: Path,
@@ -68,7 +69,7 @@ class Cluster:
         self.plan = plan
         self.directory = directory
         self.settings = settings or Settings()
-        self.ports = dict(zip(topology.names, _free_ports(len(topology.names)), strict=True))
+        self.ports = dict(zip(topology.names, free_ports(len(topology.names)), strict=True))
         self.journal = Journal(directory / "clients.jsonl")
         self._resolve = resolve or self.server_of
         self._sync = sync
@@ -265,9 +266,10 @@ class Cluster:
         near = next(s.site for s in self.plan.subscriptions if s.name == name)
         return Receiver(self.deployment(near), name, self.journal)
 
-    def subscribe(self, output: str) -> AsyncIterator[Batch]:
-        near = next((s.site for s in self.plan.subscriptions if s.output == output), self.topology.names[0])
-        return subscribe(self.deployment(near), output, self.journal)
+    def near(self, output: str) -> Deployment:
+        """For an application of ``output``, at the place of its first subscription."""
+        sites = [s.site for s in self.plan.subscriptions if s.output == output]
+        return self.deployment(sites[0] if sites else self.topology.names[0])
 
     async def collect(self) -> dict[str, list[Batch]]:
         """What every application of the plan receives, to the end of its stream."""
@@ -284,7 +286,7 @@ class Cluster:
         return received
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Held all at once, so that they differ."""
     """Below those that the system gives to outgoing connections: a server that is started again must find its
     own free."""

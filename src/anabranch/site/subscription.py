@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 from anabranch.plan import PlanError
 from anabranch.protocols.application import Application
@@ -154,10 +155,19 @@ class Receiver:
         return self.waiting > BUFFER_BYTES
 
 
+class Sites(Protocol):
+    """Whoever has sites running, as :class:`anabranch.site.cluster.Cluster`."""
+
+    def near(self, output: str) -> Deployment:
+        """For an application of ``output``."""
+        ...
+
+
 async def subscribe(
-    deployment: Deployment, output: str, journal: Journal | None = None
+    sites: Sites | Deployment, output: str, journal: Journal | None = None
 ) -> AsyncIterator[Batch]:
     """Each tuple of ``output`` once, as the plan's first subscription to it receives them."""
+    deployment = sites if isinstance(sites, Deployment) else sites.near(output)
     names = [s.name for s in deployment.plan.subscriptions if s.output == output]
     if not names:
         known = sorted({s.output for s in deployment.plan.subscriptions})

@@ -1,5 +1,5 @@
-"""A query on live sites of this machine, with the links of a topology between them, inputs paced on real time,
-faults at their times, and everything that the applications receive written down with the time of it."""
+"""A query on live sites of this machine, with the links of a topology between them: inputs paced on real
+time, faults at their times, and all that the applications receive written down with the time of it."""
 
 from __future__ import annotations
 

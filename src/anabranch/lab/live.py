@@ -107,7 +107,7 @@ class LiveSites:
         if self._spark is None:
             return
         until = time.monotonic() + patience
-        for site in self._sites:
+        for site in dict.fromkeys(site for sites in self.plan.replicas.values() for site in sites):
             while not (await self.cluster.status(site)).driver:
                 if time.monotonic() > until:
                     raise ClusterError(

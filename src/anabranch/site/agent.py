@@ -10,7 +10,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from anabranch.engines.arrow import ArrowEngine
-from anabranch.engines.spark.run import Event, Server, Settings
+from anabranch.engines.spark.run import Command, Event, Server, Settings
 from anabranch.log import names
 from anabranch.log.codec import Malformed
 from anabranch.log.store import LogLost
@@ -80,7 +80,9 @@ class SiteAgent:
         }
         if config.spark is not None:
             own[names.engine(config.query)] = self._take_over
-            self._driver = self._start_driver(config.spark)
+            if any(config.site in sites for sites in config.plan.replicas.values()):
+                # Before the first tuple: it takes seconds to start.
+                self._start_driver(config.spark)
         metrics = MetricsServer(lambda: samples(self.status(), self.journal))
         self.metrics_port = await metrics.start(config.metrics_port)
         self._lines = {
@@ -125,7 +127,7 @@ class SiteAgent:
                 ended.set_result(error)
 
         self.lives += 1
-        driver = self._driver
+        spark = self.config.spark
         self.life = Life(
             self.config,
             self._schemas,
@@ -134,8 +136,8 @@ class SiteAgent:
             self._send,
             self.journal,
             on_end,
-            None if driver is None else driver.say,
-            None if driver is None else self._reply,
+            None if spark is None else self._say,
+            None if spark is None else self._reply,
         )
         self.journal.write("life begins", lives=self.lives)
         self.life.start()
@@ -143,7 +145,14 @@ class SiteAgent:
 
     # --- the engine process
 
-    def _start_driver(self, spark: Spark) -> Driver:
+    def _say(self, command: Command) -> None:
+        assert self.config.spark is not None
+        if self._driver is None:
+            self._start_driver(self.config.spark)
+        else:
+            self._driver.say(command)
+
+    def _start_driver(self, spark: Spark) -> None:
         access = self.config.access(self.config.site)
         settings = Settings(
             server=Server(access.url, access.user, access.password),
@@ -156,7 +165,9 @@ class SiteAgent:
             batch_bytes=spark.batch_bytes,
             conf=spark.conf,
         )
-        return Driver(settings, self.journal, self._on_driver, self._on_driver_gone, self._on_driver_failed)
+        self._driver = Driver(
+            settings, self.journal, self._on_driver, self._on_driver_gone, self._on_driver_failed
+        )
 
     def _on_driver(self, event: Event) -> None:
         if self.life is not None and self.life.engines is not None:

@@ -42,7 +42,8 @@ def _reached(case: Case, run: Run, plan: Plan, down: set[str], waited: set[tuple
 def _entries(case: Case, run: Run, source: Source, plan: Plan, down: set[str]) -> set[str]:
     """The entry points that will have the last words of the source's producers."""
     points = set(plan.entries[source.name])
-    forgetful = points & {fault.site for fault in case.faults if loses_log(fault)}
+    crashes = [fault for fault in case.faults if isinstance(fault, Crash)]
+    forgetful = points & {crash.site for crash in crashes if loses_log(crash)}
     if source.identity == "content":
         return points - down - forgetful
     clocked = source.timestamps == "entry"

@@ -11,7 +11,7 @@ and starts from a snapshot taken at a punctuation: its own, from this site's log
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from anabranch.protocols.effects import Append, Effect, Report, Send
@@ -203,11 +203,6 @@ class Fragment:
 
     # --- what may be trimmed
 
-    def suffices_of(self, stream: str, absent: Callable[[str], Set[str]]) -> int:
-        """Complete from here is good enough for input ``stream`` to start: as ``needed_of`` upstream, where
-        ``absent`` consumers of an export are not waited for."""
-        return self._least(stream, lambda egress: egress.needed_without(absent(egress.stream)))
-
     def needed_of(self, stream: str, here: bool) -> int:
         """Timestamps of input ``stream`` up to this one are no longer needed, neither to go on nor to
         rebuild.
@@ -217,11 +212,12 @@ class Fragment:
         consumers.
         """
         if here:
-            return self._least(stream, lambda egress: min(egress.needed_from, egress.durable))
-        return self._least(stream, lambda egress: egress.needed_from)
+            return self.least(stream, lambda egress: min(egress.needed_from, egress.durable))
+        return self.least(stream, lambda egress: egress.needed_from)
 
-    def _least(self, stream: str, needed: Callable[[Egress], int]) -> int:
-        """What the exports that depend on ``stream`` need, by the windows on the way from it further back."""
+    def least(self, stream: str, needed: Callable[[Egress], int]) -> int:
+        """What the exports that depend on ``stream`` need of it: what is ``needed`` of each, and further back
+        by the windows on the way."""
         least = END
         for export, egress in self.egresses.items():
             if (stream, export) in self._spans:

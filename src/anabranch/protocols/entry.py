@@ -515,16 +515,18 @@ class EntryPoint:
                 if chunk.own and now - chunk.sent >= self._settings.mirror_retry:
                     effects += self._mirror(now, progress, chunk, self.peers)
             effects += self._show_ready(now, progress)
-            if sweep and not progress.queue:
-                effects += self._remind(producer, progress)
+            if sweep:
+                effects += [] if progress.queue else self._remind(producer, progress)
+                progress.swept = (progress.shown, progress.promise)
         if sweep:
             self._swept = now
         return effects
 
     def _remind(self, producer: str, progress: Progress) -> list[Effect]:
-        """A peer that missed the last words of a producer finds out by this and catches up."""
-        last = Sequence(producer, progress.shown, progress.shown, progress.promise, progress.attempt)
-        shown = end(last)
+        """A peer that missed the last words of a producer finds out by this and catches up. Not of what was
+        shown since the last sweep: that may be on its way."""
+        until, promise = shown = progress.swept
+        last = Sequence(producer, until, until, promise, progress.attempt)
         mirror = Mirror(self.source.name, None, last, shown)
         return [Send(peer, mirror) for peer in self.peers if progress.peers.get(peer, (0, BEGINNING)) < shown]
 

@@ -171,6 +171,7 @@ class Relay:
             for pipe in self._pipes:
                 pipe.cancel()
             await asyncio.gather(*self._pipes, return_exceptions=True)
+            await asyncio.sleep(0)
 
     def cut(self) -> None:
         """All connections of now break."""

@@ -26,13 +26,11 @@ from anabranch.site.journal import Journal
 from anabranch.site.life import Life
 from anabranch.site.metrics import MetricsServer
 from anabranch.site.post import Hear, Line
-from anabranch.site.screen import Screen
+from anabranch.site.screen import MESSAGE_MOST, Screen
 from anabranch.site.status import SiteStatus, samples, status
 
 MOST_LIVES = 10
 """Lives that may end within a minute."""
-MESSAGE_MOST = 3_500_000
-"""Bytes of tuples, ids included, that one message may bring: two of them must fit into another message."""
 _REFUSALS = 10
 """Refused messages that are written down, a second."""
 

@@ -16,10 +16,10 @@ _PATIENCE = 5.0
 def text(samples: Iterable[Sample]) -> str:
     """
     >>> print(text([("counter", "rows", (("stream", "s"),), 3), ("gauge", "lag", (), 0.5)]), end="")
-    # TYPE anabranch_rows_total counter
-    anabranch_rows_total{stream="s"} 3
     # TYPE anabranch_lag gauge
     anabranch_lag 0.5
+    # TYPE anabranch_rows_total counter
+    anabranch_rows_total{stream="s"} 3
     """
     lines: list[str] = []
     told: set[str] = set()

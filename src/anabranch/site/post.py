@@ -88,7 +88,7 @@ class Line:
                 await connection.client.subscribe(
                     subject, cb=hear, pending_msgs_limit=0, pending_bytes_limit=MOST
                 )
-            await connection.client.flush(timeout=5)
+            await connection.flush()
             self.connected = True
             self._backoff.reset()
             ahead = 0
@@ -105,7 +105,7 @@ class Line:
                     await connection.client.publish(subject, data)
                     ahead += len(data)
                     if ahead > _AHEAD:
-                        await connection.client.flush(timeout=60)
+                        await connection.flush()
                         ahead = 0
         except FAILURES as error:
             self._journal.write("line broke", peer=self.site, error=str(error) or type(error).__name__)

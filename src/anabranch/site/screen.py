@@ -19,6 +19,8 @@ from anabranch.streams.punctuation import BEGINNING, END
 from anabranch.topology import Topology
 from anabranch.types import arrow_schema
 
+MESSAGE_MOST = 3_500_000
+"""Bytes of tuples, ids included, that one message may bring: two of them must fit into another message."""
 _LARGEST = 2**62
 _ID_BYTES = 24
 

@@ -53,7 +53,7 @@ def cut(batch: Batch, limit: int) -> list[Batch]:
 
     >>> rows = pa.record_batch({"v": pa.array(range(100), pa.int64())})
     >>> [piece.num_rows for piece in cut(rows, 300)]
-    [25, 25, 25, 25]
+    [34, 34, 32]
     """
     if batch.nbytes <= limit or batch.num_rows == 1:
         return [batch]

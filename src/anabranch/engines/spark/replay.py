@@ -167,6 +167,12 @@ class Replay:
         while committed(checkpoint) < last and time.monotonic() < until and self.queries[number].isActive:
             time.sleep(0.02)
 
+    def wait_for_batch(self, number: int, patience: float = 20.0) -> None:
+        """Until a query has handed over a batch, or it seems that none will come."""
+        until = time.monotonic() + patience
+        while (f"group{number}", "replay") not in self.collector.last and time.monotonic() < until:
+            time.sleep(0.02)
+
     def restart(self, number: int) -> None:
         """Stops a query and takes it up again from its checkpoint."""
         self.queries[number].stop()

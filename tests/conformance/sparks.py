@@ -80,7 +80,8 @@ def arrow(graph: Graph, inputs: dict[str, Batch]) -> Result:
 def streamed(
     graph: Graph, inputs: dict[str, Batch], seed: int, directory: Path, *, restarts: bool
 ) -> tuple[Result, int]:
-    """What Spark streaming hands over of the streams that leave a fragment, and how many rows it dropped as late.
+    """What Spark streaming hands over of the streams that leave a fragment, and how many rows it dropped as
+    late.
 
     The inputs come disordered as far as promises allow, promises late or not at all for a while.
     """
@@ -108,7 +109,9 @@ def streamed(
 def _chunks(rows: Batch, random: Random) -> list[tuple[Batch | None, int]]:
     """``rows`` shuffled within what is promised: a promise may be as late as the chunks behind it."""
     count = random.randint(2, 6)
-    order = sorted(range(rows.num_rows), key=lambda i: int(timestamps(rows)[i]) + random.randrange(2 * SECOND))
+    order = sorted(
+        range(rows.num_rows), key=lambda i: int(timestamps(rows)[i]) + random.randrange(2 * SECOND)
+    )
     rows = rows.take(pa.array(order, pa.int64()))
     ts = timestamps(rows)
     cuts = [rows.num_rows * i // count for i in range(count + 1)]

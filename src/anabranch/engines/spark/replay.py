@@ -115,7 +115,8 @@ class Replay:
             salts=salts,
             patience=patience,
         )
-        self._groups = cuts(graph, graph.order())
+        wanted = {output.stream for output in graph.outputs}
+        self._groups = cuts(graph, graph.order(), wanted)
         exports = {stream for group in self._groups for stream in exports_of(graph, group, self._groups)}
         taken = {stream for group in self._groups for stream in inputs_of(graph, group)}
         self._logs = {

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from anabranch.graph import Graph, Source
+from anabranch.graph import Graph
 from anabranch.input_tables import (
     TIMESTAMP,
     HasGraph,
@@ -37,13 +37,14 @@ def load_inputs(query: Graph | HasGraph, paths: Mapping[str, str | Path]) -> dic
     sources = {source.name: source for source in graph_of(query).sources}
     check_names(sources, paths)
     return {
-        name: conform(source, _read(Path(paths[name]), source), str(paths[name]))
+        name: conform(source, read_table(Path(paths[name]), column_types(source)), str(paths[name]))
         for name, source in sources.items()
     }
 
 
-def _read(path: Path, source: Source) -> pa.Table:
-    kinds = {"arrival": TIMESTAMP, **column_types(source)}
+def read_table(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
+    """What is in the file; ``columns``: the types of those that text alone does not tell."""
+    kinds = {"arrival": TIMESTAMP, **columns}
     try:
         if path.suffix == ".csv":
             return _csv(path, kinds)

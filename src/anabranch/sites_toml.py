@@ -11,6 +11,8 @@ from = "paris"
 to = "tokyo"
 rtt = "220 ms"
 bandwidth = "100 Mbit/s"
+
+What live sites need besides, host by host, stands in the same file; only they look at it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import tomllib
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
@@ -32,7 +35,26 @@ _SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
 _NOTHING = re.compile(r"\s*0+(\.0*)?\s*(us|ms|s|seconds)\s*")
 
 
-class _Site(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LiveForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a site runs, as far as the file says: the table ``live`` for all sites, and each site for itself.
+    ``spark``: settings of the engine. ``nats``: a log server that somebody else runs."""
+
+    host: str | None = None
+    port: int | None = None
+    directory: str | None = None
+    engine: Literal["spark", "arrow"] | None = None
+    spark: dict[str, Any] = {}
+    metrics_port: int | None = None
+    nats: str | None = None
+
+
+class LiveTable(LiveForm, frozen=True, forbid_unknown_fields=True):
+    """``security``: the directory with certificates and keys."""
+
+    security: str | None = None
+
+
+class _Site(LiveForm, frozen=True, forbid_unknown_fields=True):
     capacity: float = 1.0
     retention: str | None = None
 
@@ -62,14 +84,25 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sites: dict[str, _Site] = {}
     links: list[_Link] = []
     network: _Network = _Network()
+    live: LiveTable = LiveTable()
+
+
+def read_live(text: str) -> tuple[LiveTable, dict[str, LiveForm]]:
+    """What the file says of live sites: of all, and of each that it says something of."""
+    file = _file(text)
+    return file.live, dict(file.sites)
+
+
+def _file(text: str) -> _File:
+    try:
+        return msgspec.convert(tomllib.loads(text), _File)
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
+        raise TopologyError(f"not a topology: {error}") from None
 
 
 def read(text: str, directory: Path) -> tuple[tuple[Site, ...], tuple[Link, ...]]:
     """The sites and links of a TOML text; an RTT file is looked for from ``directory``."""
-    try:
-        file = msgspec.convert(tomllib.loads(text), _File)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise TopologyError(f"not a topology: {error}") from None
+    file = _file(text)
     network = file.network
     names = list(dict.fromkeys([*(network.names or ()), *file.sites]))
     sites = tuple(_site(name, file.sites.get(name, _Site())) for name in names)

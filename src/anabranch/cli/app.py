@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from anabranch.cli.live_app import live_app
 from anabranch.cli.mistakes import Mistake, told
+from anabranch.cli.options import Inputs, Json, PlanFile, QueryFile, Replicas, Seed, SitesFile, print_json
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,11 +26,9 @@ bench_app = typer.Typer(no_args_is_help=True, help="Measures this machine.")
 lab_app = typer.Typer(
     no_args_is_help=True, help="Figures: what the papers and this project's models look like."
 )
+app.add_typer(live_app)
 app.add_typer(bench_app, name="bench")
 app.add_typer(lab_app, name="lab")
-
-Json = Annotated[bool, typer.Option("--json", help="Report in one JSON object, the last line of the output.")]
-Seed = Annotated[int, typer.Option(help="Where all chance comes from: the same seed, the same run.")]
 
 
 def main() -> None:
@@ -58,7 +56,7 @@ def demo(
     scene = lab.scenario(seconds, seed)
     if json:
         outcome = lab.play(scene, seed)
-        _print_json(lab.report(outcome))
+        print_json(lab.report(outcome))
     else:
         console = Console()
         screen.introduce(console, scene)
@@ -71,24 +69,12 @@ def demo(
 
 @app.command()
 def simulate(
-    query: Annotated[
-        Path, typer.Argument(help="A Python file that defines the query as `q`.", metavar="QUERY.py")
-    ],
-    sites: Annotated[Path, typer.Argument(help="The topology.", metavar="SITES.toml")],
-    inputs: Annotated[
-        list[str],
-        typer.Option(
-            help="The tuples of a source, as SOURCE=FILE (.csv, .ndjson or .parquet); once for each source."
-        ),
-    ] = [],  # noqa: B006 - typer never changes it
-    plan: Annotated[
-        Path | None,
-        typer.Option(help="Which replica runs where (.toml or .json). Without it, sites are drawn."),
-    ] = None,
+    query: QueryFile,
+    sites: SitesFile,
+    inputs: Inputs = [],  # noqa: B006 - typer never changes it
+    plan: PlanFile = None,
     faults: Annotated[Path | None, typer.Option(help="What fails and when (.toml or .json).")] = None,
-    k: Annotated[
-        int | None, typer.Option(min=1, help="Replicas of each operator where no plan is given; else 2.")
-    ] = None,
+    k: Replicas = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -104,7 +90,7 @@ def simulate(
     job = work.prepare(query, sites, inputs, plan, faults, k, seed)
     result = work.run(job)
     if json:
-        _print_json(work.report(job, result))
+        print_json(work.report(job, result))
     else:
         work.show(Console(), job, result)
     raise typer.Exit(0 if result.exact else 1)
@@ -210,7 +196,7 @@ def lab_list(json: Json = False) -> None:
     from anabranch.lab.figures import FIGURES
 
     if json:
-        _print_json({"figures": {name: figure.about for name, figure in FIGURES.items()}})
+        print_json({"figures": {name: figure.about for name, figure in FIGURES.items()}})
     else:
         for name, figure in FIGURES.items():
             print(f"{name}: {figure.about}")
@@ -233,7 +219,7 @@ def lab_run(
 
     path, numbers = draw(figure, out, data)
     if json:
-        _print_json({"figure": figure, "picture": str(path), "numbers": numbers})
+        print_json({"figure": figure, "picture": str(path), "numbers": numbers})
     else:
         Console().print(_numbers(figure, numbers))
         print(f"picture: {path}")
@@ -250,7 +236,7 @@ def version() -> None:
 
 def _report_measures(title: str, measures: dict[str, Any], json: bool) -> None:
     if json:
-        _print_json(measures)
+        print_json(measures)
         return
     table = Table(title=title, title_justify="left")
     table.add_column("measure")
@@ -271,10 +257,6 @@ def _numbers(title: str, numbers: dict[str, Any]) -> Table:
     for statistic in numbers[first_part][first_label]:
         table.add_row(statistic, *(f"{numbers[part][label][statistic]:,.4g}" for part, label in columns))
     return table
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
 
 
 __all__ = ["Mistake", "app", "main"]

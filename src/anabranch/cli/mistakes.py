@@ -10,6 +10,7 @@ from anabranch.input_tables import InputError
 from anabranch.lab.figures import FigureError
 from anabranch.plan import PlanError
 from anabranch.sim.faults import FaultError
+from anabranch.site.config import ConfigError
 from anabranch.sites import TopologyError
 from anabranch.types import QueryError
 
@@ -18,10 +19,15 @@ class Mistake(ValueError):
     """Something on the command line that cannot be used: the sentence says what, where and what to do."""
 
 
+class Interrupted(Exception):
+    """Somebody has asked for the end, by SIGINT or SIGTERM; everything has been cleared up."""
+
+
+INTERRUPTED = 130
 EXTRAS = {"matplotlib": "lab", "polars": "bench"}
 """What only some commands need, and the extra that brings it."""
 
-MISTAKES = (Mistake, QueryError, TopologyError, PlanError, FaultError, InputError, FigureError)
+MISTAKES = (Mistake, QueryError, TopologyError, PlanError, FaultError, InputError, FigureError, ConfigError)
 
 
 @contextmanager
@@ -32,6 +38,9 @@ def told() -> Iterator[None]:
     except MISTAKES as error:
         print(error, file=sys.stderr)
         sys.exit(2)
+    except Interrupted:
+        print("interrupted; nothing is left running", file=sys.stderr)
+        sys.exit(INTERRUPTED)
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRAS:

@@ -56,7 +56,7 @@ def prepare(
     """Reads and checks everything; whatever is wrong is a sentence that names its file."""
     graph = load_query(query)
     topology = Topology.load(sites)
-    tables = load_inputs(graph, _paths(inputs))
+    tables = load_inputs(graph, paths(inputs, "--inputs"))
     if plan is None:
         chosen = spread(graph, topology, min(2, len(topology.sites)) if k is None else k, seed=seed)
     else:
@@ -113,16 +113,18 @@ def _named(path: Path, check: Callable[[], T]) -> T:
         raise Mistake(f"{path}: {error}") from None
 
 
-def _paths(inputs: Sequence[str]) -> dict[str, Path]:
-    paths = {}
-    for given in inputs:
-        source, equals, file = given.partition("=")
-        if not (source and equals and file):
-            raise Mistake(f"--inputs {given}: write it as SOURCE=FILE, such as load=load.csv")
-        if source in paths:
-            raise Mistake(f"--inputs {given}: source {source!r} is there twice; give each source one file")
-        paths[source] = Path(file)
-    return paths
+def paths(given: Sequence[str], option: str) -> dict[str, Path]:
+    """NAME=FILE, of each name one."""
+    found = {}
+    what = "source" if option == "--inputs" else "output"
+    for each in given:
+        name, equals, file = each.partition("=")
+        if not (name and equals and file):
+            raise Mistake(f"{option} {each}: write it as {what.upper()}=FILE, such as load=load.csv")
+        if name in found:
+            raise Mistake(f"{option} {each}: {what} {name!r} is there twice; give each {what} one file")
+        found[name] = Path(file)
+    return found
 
 
 def report(job: Job, result: Result) -> dict[str, Any]:

@@ -10,10 +10,11 @@ import json
 import secrets
 import select
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 PATIENCE = 10.0
 _AT_ONCE = 256
@@ -51,6 +52,8 @@ class Connection:
     """One socket, used by one thread."""
 
     def __init__(self, url: str, user: str | None = None, password: str | None = None) -> None:
+        """``url``: as :meth:`anabranch.log.connection.Tls.within` writes it, where servers want to know who
+        asks."""
         place = urlsplit(url)
         self._socket = socket.create_connection((place.hostname, place.port or 4222), PATIENCE)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -73,6 +76,8 @@ class Connection:
             options |= {"user": user, "pass": password or ""}
         try:
             self._line(time.monotonic() + PATIENCE)
+            if place.scheme == "tls":
+                self._socket = _encrypted(self._socket, place.query)
             hello = f"CONNECT {json.dumps(options)}\r\nSUB {self._inbox}.* 1\r\nPING\r\n"
             self._socket.sendall(hello.encode())
             until = time.monotonic() + PATIENCE
@@ -191,6 +196,13 @@ class Connection:
                 if message is not None:
                     return message
                 continue
+            if isinstance(self._socket, ssl.SSLSocket):
+                # What can be read there need not be for us, and what is for us may have been read already.
+                try:
+                    self._fill(max(until, time.monotonic() + 0.001))
+                except TimeoutError:
+                    return None
+                continue
             ready, _, _ = select.select([self._socket], [], [], max(until - time.monotonic(), 0.0))
             if not ready:
                 return None
@@ -252,6 +264,15 @@ class Connection:
                     raise Hole(f"{stream} has no records from position {first} to {position}; trimmed")
                 first += 1
                 yield position, message.data
+
+
+def _encrypted(connected: socket.socket, files: str) -> ssl.SSLSocket:
+    """``files``: what the URL says about the certificates."""
+    told = dict(parse_qsl(files))
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=told["ca"])
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(told["certificate"], told["key"])
+    return context.wrap_socket(connected, server_hostname=told["server"])
 
 
 class Server(NamedTuple):

@@ -15,7 +15,10 @@ import struct
 import sys
 import termios
 from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 from nats.aio.client import Client
@@ -30,14 +33,43 @@ FAILURES = (NatsError, OSError, EOFError, asyncio.TimeoutError, ValueError)
 """What a connection that breaks or never comes about raises."""
 
 
+class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who this is, by certificate and key, and the authority that everybody here is vouched for by."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+    def context(self) -> ssl.SSLContext:
+        """Raises an OSError if the files are not there or not what they should be."""
+        return _context(self)
+
+    def within(self, url: str, server: str) -> str:
+        """The URL of ``server`` for a process that is told of it by the URL alone."""
+        files = {"ca": self.ca, "certificate": self.certificate, "key": self.key}
+        return f"{url}?{urlencode({**files, 'server': server})}"
+
+
+@lru_cache(maxsize=64)
+def _context(tls: Tls) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(tls.ca))
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.load_cert_chain(str(tls.certificate), str(tls.key))
+    return context
+
+
 class Access(msgspec.Struct, frozen=True):
-    """Where a server is and who asks. ``tls``: for servers on other hosts."""
+    """Where a server is and who asks. ``tls``: for servers on other hosts; the server's certificate must
+    then be for ``server``, whatever its host. ``gate``: the subject on which the site there is asked for what
+    only itself may do in its log; None: the server does it for whoever asks."""
 
     url: str
     user: str | None = None
     password: str | None = None
-    tls: ssl.SSLContext | None = None
+    tls: Tls | None = None
+    server: str | None = None
     inbox: str = "_INBOX"
+    gate: str | None = None
 
 
 class Connection:
@@ -166,7 +198,7 @@ async def connect(
     if access.user is not None:
         options |= {"user": access.user, "password": access.password}
     if access.tls is not None:
-        options |= {"tls": access.tls}
+        options |= {"tls": access.tls.context(), "tls_hostname": access.server}
     try:
         await asyncio.wait_for(
             client.connect(

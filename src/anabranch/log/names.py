@@ -4,6 +4,8 @@
 ('netwatch-out-alerts', 'log.netwatch.out.alerts')
 >>> client("netwatch", "alerts@paris"), client("netwatch", "new alerts.txt")
 ('client.netwatch.alerts@paris', 'client.netwatch.new%20alerts%2Etxt')
+>>> inbox("netwatch", "paris", "producer/load")
+'inbox.netwatch.paris.producer/load'
 """
 
 from __future__ import annotations
@@ -21,9 +23,30 @@ def subject(query: str, name: str) -> str:
     return f"log.{query}.{name.replace('/', '.')}"
 
 
-def inbox(query: str, site: str) -> str:
-    """On the server of ``site``: what other nodes say to it."""
-    return f"inbox.{query}.{site}"
+OPERATOR = "@operator"
+"""Who installs plans by hand. No site is called so."""
+CLIENT = "@client"
+"""Applications and producers together."""
+
+
+def inbox(query: str, site: str, sender: str | None = None) -> str:
+    """On the server of ``site``: what ``sender`` says to it; None: what anybody says."""
+    return f"inbox.{query}.{site}.{'*' if sender is None else _token(sender)}"
+
+
+def gate(query: str, site: str) -> str:
+    """On the server of ``site``: who may not read its log as he likes asks here to be let in."""
+    return f"gate.{query}.{site}"
+
+
+def replies(name: str) -> str:
+    """What the subjects begin with to which answers for this node are sent."""
+    return f"_INBOX.{_token(name)}"
+
+
+def user(name: str) -> str:
+    """How a node, CLIENT or OPERATOR is called in its certificate."""
+    return f"anabranch:{name}"
 
 
 def status(query: str, site: str) -> str:

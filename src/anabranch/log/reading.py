@@ -30,9 +30,37 @@ async def call(client: Client, subject: str, question: dict[str, Any] | None = N
     return answer
 
 
-async def extent(client: Client, stream: str) -> tuple[int, int] | None:
+async def let_in(client: Client, gate: str, stream: str, start: int | None = None) -> dict[str, Any]:
+    """Asks the site itself for what :func:`call` would ask its server: about a stream, or for a consumer of
+    it from position ``start`` on."""
+    question = json.dumps({"stream": stream, "start": start}).encode()
+    answer = json.loads((await client.request(gate, question, timeout=PATIENCE)).data)
+    if not isinstance(answer, dict):
+        raise Unreadable(f"{gate}: an answer that is none")
+    return answer
+
+
+def consumer(stream: str, start: int) -> dict[str, Any]:
+    """What a consumer is asked for with: nothing is acknowledged, and who pulls no more is forgotten."""
+    return {
+        "stream_name": stream,
+        "config": {
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": start + 1,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "mem_storage": True,
+            "inactive_threshold": 30_000_000_000,
+        },
+    }
+
+
+async def extent(client: Client, stream: str, gate: str | None = None) -> tuple[int, int] | None:
     """The position of the first record that is left and the one after the last; None: no such stream."""
-    answer = await call(client, f"STREAM.INFO.{stream}")
+    if gate is None:
+        answer = await call(client, f"STREAM.INFO.{stream}")
+    else:
+        answer = await let_in(client, gate, stream)
     error = answer.get("error")
     if error is not None:
         if error.get("code") == 404:

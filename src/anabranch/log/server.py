@@ -35,10 +35,18 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extra: str = ""
 
     @property
+    def log_file(self) -> Path:
+        """What the server says."""
+        return self.directory / "nats.log"
+
+    @property
     def config(self) -> str:
         store = json.dumps(str(self.directory / "jetstream"))
         return f"""\
 server_name: {json.dumps(self.name)}
+log_file: {json.dumps(str(self.log_file))}
+logfile_size_limit: 16MB
+logfile_max_num: 3
 listen: {json.dumps(f"{self.host}:{self.port}")}
 max_payload: 8MB
 max_pending: 256MB
@@ -93,7 +101,7 @@ class Server:
     def start(self, patience: float = 10.0) -> None:
         directory = self.settings.directory
         directory.mkdir(parents=True, exist_ok=True)
-        config, output = directory / "nats.conf", directory / "nats.log"
+        config, output = directory / "nats.conf", directory / "nats.out"
         config.write_text(self.settings.config, "utf-8")
         config.chmod(0o600)
         with output.open("ab") as log:
@@ -109,12 +117,18 @@ class Server:
         while not self._answers():
             if self.process.poll() is not None or time.monotonic() > until:
                 self.stop()
-                last = output.read_text("utf-8", "replace").strip().splitlines()[-1:]
-                why = last[0] if last else "it said nothing"
                 raise ServerError(
-                    f"the log server of {self.settings.name} does not start: {why}; see {output}"
+                    f"the log server of {self.settings.name} does not start: {self._last_words()}; see "
+                    f"{output} and {self.settings.log_file}"
                 )
             time.sleep(0.01)
+
+    def _last_words(self) -> str:
+        for path in (self.settings.directory / "nats.out", self.settings.log_file):
+            lines = path.read_text("utf-8", "replace").strip().splitlines() if path.is_file() else []
+            if lines:
+                return lines[-1]
+        return "it said nothing"
 
     def _answers(self) -> bool:
         try:

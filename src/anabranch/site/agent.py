@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Any
 
@@ -13,6 +14,8 @@ from anabranch.engines.arrow import ArrowEngine
 from anabranch.engines.spark.run import Command, Event, Server, Settings
 from anabranch.log import names
 from anabranch.log.codec import Malformed
+from anabranch.log.connection import FAILURES
+from anabranch.log.reading import PATIENCE
 from anabranch.log.store import LogLost
 from anabranch.protocols.events import Rejected
 from anabranch.protocols.fragment import EngineOf
@@ -22,10 +25,13 @@ from anabranch.site.backoff import Backoff
 from anabranch.site.clock import Clock
 from anabranch.site.config import Schemas, SiteConfig, Spark
 from anabranch.site.driver import Driver
+from anabranch.site.gate import Gate
 from anabranch.site.journal import Journal
 from anabranch.site.life import Life
 from anabranch.site.metrics import MetricsServer
 from anabranch.site.post import Hear, Line
+from anabranch.site.questions import PLAN
+from anabranch.site.refusals import Refusals
 from anabranch.site.screen import MESSAGE_MOST, Screen
 from anabranch.site.status import SiteStatus, samples, status
 
@@ -52,6 +58,7 @@ class SiteAgent:
         self._engine_of = engine_of or self._arrow
         self._schemas = Schemas(config.graph)
         self._screen = Screen(config.graph, config.sites, MESSAGE_MOST)
+        self._gate = Gate(config.graph)
         self._lines: dict[str, Line] = {}
         self._refused: tuple[int, int] = (0, 0)
         self._stopping = asyncio.Event()
@@ -75,13 +82,17 @@ class SiteAgent:
         own: dict[str, Hear] = {
             names.inbox(config.query, config.site): self._hear,
             names.status(config.query, config.site): self._tell_status,
+            names.gate(config.query, config.site): self._let_in,
         }
         if config.spark is not None:
             own[names.engine(config.query)] = self._take_over
             if any(config.site in sites for sites in config.plan.replicas.values()):
                 # Before the first tuple: it takes seconds to start.
                 self._start_driver(config.spark)
-        metrics = MetricsServer(lambda: samples(self.status(), self.journal))
+        refusals = None if config.log is None else Refusals(config.log.log_file, self.journal)
+        metrics = MetricsServer(
+            lambda: samples(self.status(), self.journal), lambda: self.journal.count("refused", why="http")
+        )
         self.metrics_port = await metrics.start(config.metrics_port)
         self._lines = {
             site: Line(site, config.site, config.access, own if site == config.site else {}, self.journal)
@@ -94,6 +105,8 @@ class SiteAgent:
                 await self._driver.close()
             await asyncio.gather(*(line.close() for line in self._lines.values()))
             await metrics.close()
+            if refusals is not None:
+                await refusals.close()
 
     async def _live(self) -> None:
         stopping: asyncio.Future[Any] = asyncio.create_task(self._stopping.wait())
@@ -153,7 +166,9 @@ class SiteAgent:
     def _start_driver(self, spark: Spark) -> None:
         access = self.config.access(self.config.site)
         settings = Settings(
-            server=Server(access.url, access.user, access.password),
+            server=Server(
+                access.url if access.tls is None else access.tls.within(access.url, access.server or "")
+            ),
             directory=str(self.config.directory / "spark"),
             name=f"{self.config.query} at {self.config.site}",
             master=spark.master,
@@ -193,13 +208,15 @@ class SiteAgent:
         config = self.config
         data = wire.encode(config.site, message)
         if to in self._lines:
-            self._lines[to].send(names.inbox(config.query, to), data)
+            self._lines[to].send(names.inbox(config.query, to, config.site), data)
         else:
             self._lines[config.site].send(names.client(config.query, to), data)
 
     async def _hear(self, received: Msg) -> None:
         try:
             sender, message = wire.decode(received.data)
+            if received.subject != names.inbox(self.config.query, self.config.site, sender):
+                raise Malformed(f"a message from somebody who is not {sender[:40]!r}; nothing was done")
             self._screen(sender, message)
         except Malformed as error:
             self._refuse(str(error))
@@ -228,5 +245,14 @@ class SiteAgent:
         return status(self.life, self.lives, peers, self.metrics_port, self.clock(), ready)
 
     async def _tell_status(self, received: Msg) -> None:
-        if received.reply:
-            self._lines[self.config.site].send(received.reply, msgspec.json.encode(self.status()))
+        if received.reply and self.life is not None:
+            plan = self.life.agent.plan if received.data == PLAN else None
+            self._reply(received.reply, msgspec.json.encode(plan or self.status()))
+
+    async def _let_in(self, received: Msg) -> None:
+        """For those that may not ask the log server themselves: see :mod:`anabranch.site.gate`."""
+        if received.reply and self.life is not None:
+            with contextlib.suppress(*FAILURES):
+                async with asyncio.timeout(PATIENCE):
+                    connection = await self.life.log.connection()
+                    self._reply(received.reply, await self._gate(connection.client, received.data))

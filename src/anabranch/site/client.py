@@ -53,7 +53,7 @@ class Client:
     def _send(self, effect: Send) -> None:
         line = self._lines.get(effect.to)
         if line is not None:
-            subject = names.inbox(self.deployment.graph.name, effect.to)
+            subject = names.inbox(self.deployment.graph.name, effect.to, self.name)
             line.send(subject, wire.encode(self.name, effect.message))
 
     async def _on_message(self, received: Msg) -> None:

@@ -15,22 +15,21 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import msgspec
 import psutil
 import pyarrow as pa
 
 from anabranch.graph import Graph
 from anabranch.input_tables import HasGraph, graph_of
-from anabranch.log import names
-from anabranch.log.connection import FAILURES, Access, connect
+from anabranch.log.connection import FAILURES, Access
 from anabranch.log.server import ServerSettings
 from anabranch.plan import Plan, check_plan
-from anabranch.protocols.messages import PlanOffer
 from anabranch.protocols.settings import Settings
-from anabranch.site import wire
+from anabranch.site import keys
+from anabranch.site.accounts import configuration
 from anabranch.site.config import Deployment, SiteConfig, Spark
 from anabranch.site.journal import Journal
 from anabranch.site.producer import Producer
+from anabranch.site.questions import offer, status_at
 from anabranch.site.replay import Pace, Replay, first_arrival
 from anabranch.site.status import SiteStatus
 from anabranch.site.subscription import Receiver
@@ -47,7 +46,8 @@ class ClusterError(RuntimeError):
 
 class Cluster:
     """The sites of ``topology``, each under ``directory``. ``resolve``: where links go that lead through
-    something (an emulator of a wide area); unless given, straight to the server.
+    something (an emulator of a wide area); unless given, straight to the server. ``spark``: of all sites, or
+    of each. ``secure``: with certificates and permissions, as between hosts.
 
     Use it as an asynchronous context: whatever happens, no process is left behind.
     """
@@ -61,7 +61,8 @@ class Cluster:
         settings: Settings | None = None,
         resolve: Resolve | None = None,
         sync: str = "always",
-        spark: Spark | None = None,
+        spark: Spark | Mapping[str, Spark | None] | None = None,
+        secure: bool = False,
     ) -> None:
         self.graph = graph_of(query)
         check_plan(plan, self.graph, topology)
@@ -73,7 +74,10 @@ class Cluster:
         self.journal = Journal(directory / "clients.jsonl")
         self._resolve = resolve or self.server_of
         self._sync = sync
-        self._spark = spark
+        self._spark = spark if isinstance(spark, Mapping) else dict.fromkeys(topology.names, spark)
+        self._keys = directory / "keys" if secure else None
+        if self._keys is not None:
+            keys.create(self._keys, {site: ["127.0.0.1"] for site in topology.names})
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def server_of(self, site: str, to: str) -> tuple[str, int]:
@@ -82,12 +86,17 @@ class Cluster:
 
     def url(self, site: str, to: str) -> str:
         host, port = self.server_of(site, to) if site == to else self._resolve(site, to)
-        return f"nats://{host}:{port}"
+        return f"{'nats' if self._keys is None else 'tls'}://{host}:{port}"
 
-    def deployment(self, near: str) -> Deployment:
-        """For clients at the place of a site."""
+    def deployment(self, near: str, role: str = "client") -> Deployment:
+        """For clients at the place of a site; ``role`` as in :data:`anabranch.site.keys.CLIENTS`."""
         servers = {site: self.url(near, site) for site in self.topology.names}
-        return Deployment(self.graph, self.plan, servers, self.settings)
+        tls = None if self._keys is None else keys.of_client(self._keys, role)
+        return Deployment(self.graph, self.plan, servers, self.settings, tls, keys.CLIENTS[role])
+
+    def _access(self, site: str) -> Access:
+        """To its server, past any emulator."""
+        return self.deployment(site, "operator").access(site)
 
     # --- putting up and down
 
@@ -118,8 +127,9 @@ class Cluster:
             {other: self.url(site, other) for other in self.topology.names},
             self.topology.site(site).retention,
             self.settings,
-            ServerSettings(site, directory / "log", port=self.ports[site], sync=self._sync),
-            self._spark,
+            self._server(site),
+            self._spark.get(site),
+            None if self._keys is None else keys.of_site(self._keys, site),
             bound=True,
         )
         path = directory / "site.json"
@@ -132,6 +142,14 @@ class Cluster:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def _server(self, site: str) -> ServerSettings:
+        extra = ""
+        if self._keys is not None:
+            extra = configuration(self.graph, site, self.topology.names, keys.of_site(self._keys, site))
+        return ServerSettings(
+            site, self.directory / site / "log", port=self.ports[site], sync=self._sync, extra=extra
+        )
 
     async def ready(self, patience: float = 60.0) -> None:
         """Until every site that was started answers."""
@@ -212,24 +230,13 @@ class Cluster:
         self.plan = plan
         for site in self.topology.names:
             with contextlib.suppress(*FAILURES):
-                connection = await connect(Access(self.url(site, site)), "plan", lambda: None)
-                try:
-                    subject = names.inbox(self.graph.name, site)
-                    await connection.client.publish(subject, wire.encode("operator", PlanOffer(plan)))
-                    await connection.client.flush(timeout=5)
-                finally:
-                    await connection.close()
+                await offer(self._access(site), self.graph.name, site, plan)
 
     # --- looking, feeding, receiving
 
     async def status(self, site: str) -> SiteStatus:
         """Raises one of :data:`anabranch.log.connection.FAILURES` if the site does not answer."""
-        connection = await connect(Access(self.url(site, site)), "status", lambda: None)
-        try:
-            reply = await connection.client.request(names.status(self.graph.name, site), b"", timeout=2)
-        finally:
-            await connection.close()
-        return msgspec.json.decode(reply.data, type=SiteStatus)
+        return await status_at(self._access(site), self.graph.name, site)
 
     def producer(self, source: str, near: str | None = None) -> Producer:
         """Of a source, at the place of a site: unless given, that of its first entry point."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+from cryptography import x509
 
 from anabranch.graph import Graph
-from anabranch.log.connection import Access
+from anabranch.log import names
+from anabranch.log.connection import Access, Tls
 from anabranch.log.server import ServerSettings
 from anabranch.plan import Plan
 from anabranch.protocols.settings import Settings
@@ -38,8 +41,9 @@ class Spark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``servers``: for each site of the deployment, this one too, the URL at which this site reaches its log
     server. ``log``: the server that this site runs itself; None if it is run by somebody else.
-    ``spark``: what runs the fragments; None: the Arrow engine, in the agent's own process.
-    ``metrics_port`` 0: any that is free. ``bound``: the site ends when its standard input does."""
+    ``spark``: what runs the fragments; None: the Arrow engine, in the agent's own process. ``tls``: who this
+    site is; None: everything is on this machine. ``metrics_port`` 0: any that is free. ``bound``: the site
+    ends when its standard input does."""
 
     site: str
     directory: Path
@@ -50,6 +54,7 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: Settings = Settings()
     log: ServerSettings | None = None
     spark: Spark | None = None
+    tls: Tls | None = None
     metrics_port: int = 0
     bound: bool = False
 
@@ -62,7 +67,8 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.graph.name
 
     def access(self, site: str) -> Access:
-        return Access(self.servers[site])
+        gate = None if site == self.site else names.gate(self.query, site)
+        return _access(self.servers[site], site, self.tls, self.site, gate)
 
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self, enc_hook=str))
@@ -78,6 +84,8 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"{path}: {error}") from None
         if config.site not in config.servers:
             raise ConfigError(f"{path}: servers names no URL for {config.site!r} itself; add it")
+        if config.tls is not None:
+            check_tls(config.tls)
         return config
 
 
@@ -88,15 +96,49 @@ def _path(kind: type[Any], value: Any) -> Any:
 
 
 class Deployment(msgspec.Struct, frozen=True):
-    """What a client must know: producers and applications. ``servers``: where it reaches each site."""
+    """What a client must know: producers and applications. ``servers``: where it reaches each site.
+    ``tls``: what vouches for the client, as one of kind ``role``."""
 
     graph: Graph
     plan: Plan
     servers: dict[str, str]
     settings: Settings = Settings()
+    tls: Tls | None = None
+    role: str = names.CLIENT
 
     def access(self, site: str) -> Access:
-        return Access(self.servers[site])
+        return _access(self.servers[site], site, self.tls, self.role, names.gate(self.graph.name, site))
+
+
+def _access(url: str, site: str, tls: Tls | None, name: str, gate: str | None) -> Access:
+    if tls is None:
+        return Access(url)
+    return Access(url, tls=tls, server=site, inbox=names.replies(name), gate=gate)
+
+
+def check_tls(tls: Tls) -> None:
+    """Raises ConfigError if there are no such certificate and key."""
+    for file in (tls.ca, tls.certificate, tls.key):
+        if not file.is_file():
+            raise ConfigError(f"{file}: is not there; `anabranch site init` makes it, or copy it here")
+    try:
+        tls.context()
+        until = expires(tls)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{tls.certificate}: cannot be used with {tls.key} and {tls.ca} ({error}); make them anew with "
+            "`anabranch site init --renew`"
+        ) from None
+    if until < datetime.now(UTC):
+        raise ConfigError(
+            f"{tls.certificate}: has expired on {until:%Y-%m-%d}; make it anew with "
+            "`anabranch site init --renew`"
+        )
+
+
+def expires(tls: Tls) -> datetime:
+    """When its certificate does."""
+    return x509.load_pem_x509_certificate(tls.certificate.read_bytes()).not_valid_after_utc
 
 
 class Schemas:

@@ -193,7 +193,8 @@ class _Branch:
         name = names.stream(self.links.query, f"out/{self.stream}")
         where = f"out/{self.stream} at {self.source}"
         schema = self.links.schema_of(self.stream)
-        found = await start(connection.client, name, schema, where, wanted)
+        gate = self.links.access(self.source).gate
+        found = await start(connection.client, name, schema, where, wanted, gate)
         if not found.exists:
             self._opened(found)
         pause = POLL
@@ -201,7 +202,7 @@ class _Branch:
             await asyncio.sleep(pause)
             pause = min(1.25 * pause, 10 * POLL)
             fresh = OpenBranch(self.stream, self.source, None, 0, wanted.complete_from)
-            found = await start(connection.client, name, schema, where, fresh)
+            found = await start(connection.client, name, schema, where, fresh, gate)
         return found
 
     async def _follow(self, connection: Connection, found: Start) -> None:
@@ -224,6 +225,7 @@ class _Branch:
             links.window,
             take,
             lambda: links.consumer.is_busy(self.stream),
+            links.access(self.source).gate,
         )
         try:
             await tail.open()

@@ -29,7 +29,7 @@ def text(samples: Iterable[Sample]) -> str:
             told.add(full)
             lines.append(f"# TYPE {full} {kind}")
         inner = ",".join(f'{key}="{_escaped(label)}"' for key, label in labels)
-        lines.append(f"{full}{{{inner}}} {value:g}" if inner else f"{full} {value:g}")
+        lines.append(f"{full}{{{inner}}} {value:.15g}" if inner else f"{full} {value:.15g}")
     return "\n".join(lines) + "\n"
 
 
@@ -38,10 +38,11 @@ def _escaped(label: str) -> str:
 
 
 class MetricsServer:
-    """Answers ``GET /metrics``."""
+    """Answers ``GET /metrics``. ``refused`` is told of whoever asks for nothing, or not in time."""
 
-    def __init__(self, samples: Callable[[], Iterable[Sample]]) -> None:
+    def __init__(self, samples: Callable[[], Iterable[Sample]], refused: Callable[[], None]) -> None:
         self._samples = samples
+        self._refused = refused
         self._server: asyncio.Server | None = None
 
     async def start(self, port: int) -> int:
@@ -50,7 +51,7 @@ class MetricsServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, asyncio.TimeoutError, ValueError, EOFError):
+        try:
             async with asyncio.timeout(_PATIENCE):
                 request = await reader.readuntil(b"\r\n\r\n")
                 found = request.startswith(b"GET /metrics ")
@@ -61,6 +62,8 @@ class MetricsServer:
                     b"Connection: close\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body
                 )
                 await writer.drain()
+        except (OSError, TimeoutError, ValueError, EOFError, asyncio.LimitOverrunError):
+            self._refused()
         writer.close()
         with contextlib.suppress(OSError, asyncio.TimeoutError):
             await asyncio.wait_for(writer.wait_closed(), 1)

@@ -28,9 +28,17 @@ class Start(msgspec.Struct, frozen=True):
     exists: bool = True
 
 
-async def start(client: Client, name: str, schema: pa.Schema | None, where: str, branch: OpenBranch) -> Start:
-    """``name`` is the JetStream stream; ``where`` says whose it is, for whoever reads a refusal."""
-    found = await extent(client, name)
+async def start(
+    client: Client,
+    name: str,
+    schema: pa.Schema | None,
+    where: str,
+    branch: OpenBranch,
+    gate: str | None = None,
+) -> Start:
+    """``name`` is the JetStream stream; ``where`` says whose it is, for whoever reads a refusal; ``gate`` is
+    that of :class:`anabranch.log.connection.Access`."""
+    found = await extent(client, name, gate)
     if found is None:
         return Start(0, False, exists=False)
     log = _Log(client, name, schema, where, *found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from anabranch.graph import Graph, Source
+from anabranch.log import names
 from anabranch.log.codec import Malformed
 from anabranch.plan import PlanError, check_plan
 from anabranch.protocols import messages as m
@@ -22,6 +23,16 @@ from anabranch.types import arrow_schema
 MESSAGE_MOST = 3_500_000
 """Bytes of tuples, ids included, that one message may bring: two of them must fit into another message."""
 _LARGEST = 2**62
+_OF_SITES = (
+    m.Mirror,
+    m.Mirrored,
+    m.CatchUp,
+    m.CaughtUp,
+    m.PlanOffer,
+    m.Heartbeat,
+    m.SnapshotRequest,
+    m.Snapshot,
+)
 _ID_BYTES = 24
 
 
@@ -34,6 +45,7 @@ class Screen:
         self._submitted = {source.name: submitted_schema(source) for source in graph.sources}
         self._stamped = {source.name: with_ids(arrow_schema(source.columns)) for source in graph.sources}
         self._graph = graph
+        self._sites = frozenset(sites)
         self._topology = _nowhere(sites)
         self._most = most
 
@@ -42,6 +54,10 @@ class Screen:
         if not 0 < len(sender) <= 256:
             raise Malformed("a message from nobody; nothing was done")
         where = f"{type(message).__name__} from {sender!r}"
+        if isinstance(message, _OF_SITES) and sender not in self._sites:
+            by_hand = isinstance(message, m.PlanOffer) and sender == names.OPERATOR
+            if not by_hand:
+                raise Malformed(f"{where}: only sites say that; nothing was done")
         match message:
             case m.Submit() | m.Mirrored() | m.CatchUp() | m.CaughtUp() | m.Mirror():
                 self._of_entry(message, where)

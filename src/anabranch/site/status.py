@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from anabranch.protocols.rejoin import Rejoin
+from anabranch.site.config import expires
 from anabranch.site.journal import Journal
 from anabranch.site.life import Life
 from anabranch.site.metrics import Sample
@@ -39,7 +40,9 @@ class StreamStatus(msgspec.Struct, frozen=True):
 
 
 class SiteStatus(msgspec.Struct, frozen=True):
-    """``driver``: whether the site's engine process is ready; ``engines``: the run of each fragment's."""
+    """``driver``: whether the site's engine process is ready; ``engines``: the run of each fragment's.
+    ``refused``: by its log server and its HTTP server, by kind: ``docs/guides/operations.md``.
+    ``certificate_expires``: in seconds since 1970; None: it has none."""
 
     site: str
     query: str
@@ -55,8 +58,10 @@ class SiteStatus(msgspec.Struct, frozen=True):
     peers: dict[str, bool]
     events: dict[str, int]
     metrics_port: int
-    driver: bool
-    engines: dict[str, str]
+    driver: bool = False
+    engines: dict[str, str] = {}
+    refused: dict[str, int] = {}
+    certificate_expires: float | None = None
 
 
 def status(
@@ -87,10 +92,12 @@ def status(
         life.log.waiting,
         sum(ingress.rejoin.filter.live for ingress in agent.ingresses.values()),
         peers,
-        _events(life.journal),
+        _counted(life.journal, "events", "event"),
         metrics_port,
         driver,
         {} if life.engines is None else dict(life.engines.runs),
+        _counted(life.journal, "refused", "why"),
+        None if life.config.tls is None else expires(life.config.tls).timestamp(),
     )
 
 
@@ -117,8 +124,8 @@ def _age(punctuation: int, now: int) -> float | None:
     return None if punctuation in (BEGINNING, END) else round((now - punctuation) / 1e6, 3)
 
 
-def _events(journal: Journal) -> dict[str, int]:
-    return {dict(labels)["event"]: n for (name, labels), n in journal.counts.items() if name == "events"}
+def _counted(journal: Journal, what: str, by: str) -> dict[str, int]:
+    return {dict(labels)[by]: n for (name, labels), n in journal.counts.items() if name == what}
 
 
 def samples(snapshot: SiteStatus, journal: Journal) -> Iterator[Sample]:
@@ -129,6 +136,8 @@ def samples(snapshot: SiteStatus, journal: Journal) -> Iterator[Sample]:
     yield "gauge", "lives", (), snapshot.lives
     yield "gauge", "log_waiting", (), snapshot.log_waiting
     yield "gauge", "filtered_tuples", (), snapshot.filtered
+    if snapshot.certificate_expires is not None:
+        yield "gauge", "certificate_expires_seconds", (), snapshot.certificate_expires
     for site, connected in snapshot.peers.items():
         yield "gauge", "peer_connected", (("peer", site),), float(connected)
     for branch in snapshot.branches:

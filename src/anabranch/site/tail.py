@@ -15,7 +15,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from anabranch.log.reading import Unreadable, call
+from anabranch.log.reading import Unreadable, call, consumer, let_in
 
 REQUESTS = 4
 BYTES = 2 << 20
@@ -42,7 +42,9 @@ class Tail:
         window: int,
         take: Callable[[int, bytes], None],
         busy: Callable[[], bool],
+        gate: str | None = None,
     ) -> None:
+        self._gate = gate
         self.next = position
         self.behind = 0
         """Records that the log held, beyond the last one that came, when it was sent."""
@@ -63,21 +65,11 @@ class Tail:
         self._subscription = await self._client.subscribe(
             self._inbox, cb=self._news.put, pending_msgs_limit=0, pending_bytes_limit=0
         )
-        answer = await call(
-            self._client,
-            f"CONSUMER.CREATE.{self._name}",
-            {
-                "stream_name": self._name,
-                "config": {
-                    "deliver_policy": "by_start_sequence",
-                    "opt_start_seq": self.next + 1,
-                    "ack_policy": "none",
-                    "replay_policy": "instant",
-                    "mem_storage": True,
-                    "inactive_threshold": 30 * _NANO,
-                },
-            },
-        )
+        if self._gate is None:
+            create = f"CONSUMER.CREATE.{self._name}"
+            answer = await call(self._client, create, consumer(self._name, self.next))
+        else:
+            answer = await let_in(self._client, self._gate, self._name, self.next)
         if "error" in answer:
             raise Unreadable(f"{self._name}: {answer['error'].get('description')}")
         self._consumer = answer["name"]
@@ -102,7 +94,7 @@ class Tail:
     async def close(self) -> None:
         if self._subscription is not None and not self._client.is_closed:
             await self._subscription.unsubscribe()
-        if self._consumer and not self._client.is_closed:
+        if self._consumer and self._gate is None and not self._client.is_closed:
             await self._client.publish(f"$JS.API.CONSUMER.DELETE.{self._name}.{self._consumer}")
 
     async def _wait(self) -> Msg | None:

@@ -178,8 +178,9 @@ class EntryPoint:
         effects: list[Effect] = []
         first, until = progress.taken, progress.taken
         promise = max(progress.promised, submit.promise)
-        if first == 0 and progress.promised == BEGINNING:
-            # A producer that joins others: what the source has promised already holds for it too.
+        if progress.promised == BEGINNING:
+            # A producer that joins others, or that the log has forgotten: what the source has promised
+            # already holds for it too.
             promise = max(promise, self.egress.writer.punctuation)
         rows = None
         if submit.rows is not None:

@@ -51,9 +51,12 @@ class SiteStatus(msgspec.Struct, frozen=True):
     peers: dict[str, bool]
     events: dict[str, int]
     metrics_port: int
+    http_port: int = 0
 
 
-def status(life: Life, lives: int, peers: dict[str, bool], metrics_port: int, now: int) -> SiteStatus:
+def status(
+    life: Life, lives: int, peers: dict[str, bool], metrics_port: int, http_port: int, now: int
+) -> SiteStatus:
     agent = life.agent
     epoch, coordinator = agent.version
     branches = [
@@ -81,6 +84,7 @@ def status(life: Life, lives: int, peers: dict[str, bool], metrics_port: int, no
         peers,
         _events(life.journal),
         metrics_port,
+        http_port,
     )
 
 

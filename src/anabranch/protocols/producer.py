@@ -13,7 +13,7 @@ import msgspec
 
 from anabranch.graph import Source
 from anabranch.protocols.effects import Effect, Send, SetTimer
-from anabranch.protocols.messages import Accepted, Resend, Submit
+from anabranch.protocols.messages import Accepted, Ask, Resend, Submit
 from anabranch.protocols.settings import Settings
 from anabranch.streams.batch import Batch, Ints, ints
 from anabranch.streams.punctuation import BEGINNING, END
@@ -63,6 +63,9 @@ class Producer:
 
     def hello(self) -> Effect:
         """Brings nothing; the entry point tells how far it holds this producer's tuples."""
+        if self._told:
+            ask = Ask(self.source.name, self.name, self._attempt)
+            return Send(self._entries[self._current], ask)
         return Send(self._entries[self._current], self._submit(None, BEGINNING))
 
     @property

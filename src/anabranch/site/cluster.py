@@ -28,6 +28,7 @@ from anabranch.protocols.messages import PlanOffer
 from anabranch.protocols.settings import Settings
 from anabranch.site import wire
 from anabranch.site.config import Deployment, SiteConfig, Spark
+from anabranch.site.http.settings import Http
 from anabranch.site.journal import Journal
 from anabranch.site.producer import Producer
 from anabranch.site.replay import Pace, Replay, first_arrival
@@ -46,7 +47,8 @@ class ClusterError(RuntimeError):
 
 class Cluster:
     """The sites of ``topology``, each under ``directory``. ``resolve``: where links go that lead through
-    something (an emulator of a wide area); unless given, straight to the server.
+    something (an emulator of a wide area); unless given, straight to the server. ``http``: the endpoint of
+    every site, each at a port of its own.
 
     Use it as an asynchronous context: whatever happens, no process is left behind.
     """
@@ -61,6 +63,7 @@ class Cluster:
         resolve: Resolve | None = None,
         sync: str = "always",
         spark: Spark | None = None,
+        http: Http | None = None,
     ) -> None:
         self.graph = graph_of(query)
         check_plan(plan, self.graph, topology)
@@ -68,11 +71,15 @@ class Cluster:
         self.plan = plan
         self.directory = directory
         self.settings = settings or Settings()
-        self.ports = dict(zip(topology.names, _free_ports(len(topology.names)), strict=True))
+        count = len(topology.names)
+        ports = _free_ports(2 * count)
+        self.ports = dict(zip(topology.names, ports[:count], strict=True))
+        self.http_ports = dict(zip(topology.names, ports[count:], strict=True))
         self.journal = Journal(directory / "clients.jsonl")
         self._resolve = resolve or self.server_of
         self._sync = sync
         self._spark = spark
+        self._http = http
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def server_of(self, site: str, to: str) -> tuple[str, int]:
@@ -120,6 +127,7 @@ class Cluster:
             ServerSettings(site, directory / "log", port=self.ports[site], sync=self._sync),
             self._spark,
             bound=True,
+            http=self._http_of(site),
         )
         path = directory / "site.json"
         path.write_bytes(config.to_json())
@@ -131,6 +139,9 @@ class Cluster:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def _http_of(self, site: str) -> Http | None:
+        return None if self._http is None else msgspec.structs.replace(self._http, port=self.http_ports[site])
 
     async def ready(self, patience: float = 60.0) -> None:
         """Until every site that was started answers."""

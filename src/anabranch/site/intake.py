@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from anabranch.graph import Source
 from anabranch.protocols.effects import Effect, Send, SetTimer
-from anabranch.protocols.messages import Accepted, Message, Resend, Submit
+from anabranch.protocols.messages import Accepted, Ask, Message, Resend
 from anabranch.protocols.producer import Producer
 from anabranch.site.client import Client
 from anabranch.site.clock import Clock
@@ -84,27 +84,17 @@ class Lane:
                 self._executor.do(lambda: [self._protocol.hello()])
         return next(iter(self.answers.values()))
 
-    async def agreed(self) -> Accepted:
-        """What all entry points know of this producer: asks until they tell the same."""
+    async def furthest(self, all: bool = False) -> Accepted | None:
+        """What the entry point knows that holds most of this producer: of ``all`` of them, or of those that
+        answer soon."""
         while True:
-            told = await self._ask_all()
-            if len(told) == len(self._entries) and len({answer.until for answer in told}) == 1:
-                return max(told, key=lambda answer: answer.promise)
-
-    async def furthest(self) -> Accepted | None:
-        """What the entry point knows that holds most of this producer, of those that answer soon."""
-        return max(await self._ask_all(), key=lambda answer: answer.until, default=None)
-
-    async def _ask_all(self) -> list[Accepted]:
-        hello = Submit(
-            self.source.name, self.name, 0, None, BEGINNING, BEGINNING, (0, BEGINNING), self.attempt
-        )
-        self.answers.clear()
-        for entry in self._entries:
-            self._intake.send(Send(entry, hello))
-        while len(self.answers) < len(self._entries) and await self._hear_within(2 * _HELLO):
-            pass
-        return list(self.answers.values())
+            self.answers.clear()
+            for entry in self._entries:
+                self._intake.send(Send(entry, Ask(self.source.name, self.name, self.attempt)))
+            while len(self.answers) < len(self._entries) and await self._hear_within(2 * _HELLO):
+                pass
+            if len(self.answers) == len(self._entries) or not all:
+                return max(self.answers.values(), key=lambda answer: answer.until, default=None)
 
     def go_on(self, first: int, promise: int = BEGINNING, high: int = BEGINNING) -> None:
         self._protocol.go_on(first, promise, high)

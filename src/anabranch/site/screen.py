@@ -41,7 +41,7 @@ class Screen:
             raise Malformed("a message from nobody; nothing was done")
         where = f"{type(message).__name__} from {sender!r}"
         match message:
-            case m.Submit() | m.Mirrored() | m.CatchUp() | m.CaughtUp() | m.Mirror():
+            case m.Submit() | m.Ask() | m.Mirrored() | m.CatchUp() | m.CaughtUp() | m.Mirror():
                 self._of_entry(message, where)
             case m.Needed():
                 _counts((message.position,), where)
@@ -59,7 +59,7 @@ class Screen:
                 raise Malformed(f"{where}: sites are not told that; nothing was done")
 
     def _of_entry(
-        self, message: m.Submit | m.Mirrored | m.CatchUp | m.CaughtUp | m.Mirror, where: str
+        self, message: m.Submit | m.Ask | m.Mirrored | m.CatchUp | m.CaughtUp | m.Mirror, where: str
     ) -> None:
         if message.source not in self._sources:
             name = message.source[:40]
@@ -69,6 +69,8 @@ class Screen:
                 self._rows(message.rows, self._submitted[message.source], where)
                 _counts((message.first, message.attempt, message.safe[0]), where)
                 _times((message.promise, message.high, message.safe[1]), where)
+            case m.Ask():
+                _counts((message.attempt,), where)
             case m.Mirror():
                 self._mirror(message, where)
             case m.Mirrored():

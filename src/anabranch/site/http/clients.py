@@ -7,8 +7,8 @@ again counts once. It counts its turns: of two endpoints that still bring its tu
 turn prevails.
 
 Tuples without a name go by this machine's clock and are numbered here, under a name that no later life of the
-endpoint uses again. A later life closes what an earlier one has left: once all entry points agree how far it
-came.
+endpoint uses again. A later life closes what an earlier one has left: once all entry points have told how far
+it came.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Clients:
 
     async def _close_earlier(self, source: Source, name: str, plan: Plan) -> None:
         lane = self._intake.lane(source, name, self.entries(source, plan), 1 << TURN_BITS)
-        known = await lane.agreed()
+        known = await lane.furthest(all=True)
+        assert known is not None
         lane.go_on(known.until, known.promise)
         lane.end()
         await lane.safe()

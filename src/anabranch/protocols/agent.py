@@ -390,7 +390,7 @@ class Agent:
 
     def on_message(self, now: int, sender: str, message: m.Message) -> list[Effect]:
         match message:
-            case m.Submit() | m.Mirror() | m.Mirrored() | m.CatchUp() | m.CaughtUp():
+            case m.Submit() | m.Ask() | m.Mirror() | m.Mirrored() | m.CatchUp() | m.CaughtUp():
                 return self._on_entry_message(now, sender, message)
             case m.Needed():
                 if message.stream in self.egresses:
@@ -411,7 +411,10 @@ class Agent:
         return []
 
     def _on_entry_message(
-        self, now: int, sender: str, message: m.Submit | m.Mirror | m.Mirrored | m.CatchUp | m.CaughtUp
+        self,
+        now: int,
+        sender: str,
+        message: m.Submit | m.Ask | m.Mirror | m.Mirrored | m.CatchUp | m.CaughtUp,
     ) -> list[Effect]:
         entry = self.entries.get(message.source)
         if entry is None:
@@ -421,6 +424,8 @@ class Agent:
         match message:
             case m.Submit():
                 return entry.on_submit(now, sender, message)
+            case m.Ask():
+                return entry.on_ask(now, sender, message)
             case m.Mirror():
                 return entry.on_mirror(now, sender, message)
             case m.Mirrored():

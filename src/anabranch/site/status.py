@@ -58,6 +58,7 @@ class SiteStatus(msgspec.Struct, frozen=True):
     peers: dict[str, bool]
     events: dict[str, int]
     metrics_port: int
+    http_port: int = 0
     driver: bool = False
     engines: dict[str, str] = {}
     refused: dict[str, int] = {}
@@ -65,7 +66,13 @@ class SiteStatus(msgspec.Struct, frozen=True):
 
 
 def status(
-    life: Life, lives: int, peers: dict[str, bool], metrics_port: int, now: int, driver: bool
+    life: Life,
+    lives: int,
+    peers: dict[str, bool],
+    metrics_port: int,
+    http_port: int,
+    now: int,
+    driver: bool,
 ) -> SiteStatus:
     agent = life.agent
     epoch, coordinator = agent.version
@@ -94,6 +101,7 @@ def status(
         peers,
         _counted(life.journal, "events", "event"),
         metrics_port,
+        http_port,
         driver,
         {} if life.engines is None else dict(life.engines.runs),
         _counted(life.journal, "refused", "why"),

@@ -78,14 +78,17 @@ def test_the_reference_of_the_command_line_is_up_to_date() -> None:
 
 
 def test_figures_are_well_formed_and_shown_on_a_page() -> None:
-    figures = sorted((ROOT / "docs").rglob("*.svg"))
-    assert figures
+    figures = sorted((ROOT / "docs" / "figures").iterdir())
+    assert {figure.suffix for figure in figures} == {".svg", ".png"}
     shown = {
         (path.parent / target).resolve()
         for path in PAGES
         for target in LINK.findall(path.read_text())
-        if target.endswith(".svg")
+        if target.endswith((".svg", ".png"))
     }
     for figure in figures:
-        assert ElementTree.parse(figure).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+        if figure.suffix == ".svg":
+            assert ElementTree.parse(figure).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+        else:
+            assert figure.read_bytes().startswith(b"\x89PNG")
         assert figure.resolve() in shown

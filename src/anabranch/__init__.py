@@ -36,6 +36,9 @@ if TYPE_CHECKING:
         load_faults,
     )
     from anabranch.sim.run import Run, simulate
+    from anabranch.site.cluster import Cluster
+    from anabranch.site.producer import Producer
+    from anabranch.site.subscription import subscribe
     from anabranch.topology import Topology, TopologyError
     from anabranch.types import QueryError
 
@@ -62,6 +65,9 @@ _HOMES = {
         "load_faults",
     ),
     "anabranch.sim.run": ("Run", "simulate"),
+    "anabranch.site.cluster": ("Cluster",),
+    "anabranch.site.producer": ("Producer",),
+    "anabranch.site.subscription": ("subscribe",),
     "anabranch.topology": ("Topology", "TopologyError"),
     "anabranch.types": ("QueryError",),
 }
@@ -71,6 +77,7 @@ __all__ = [
     "Branch",
     "Burst",
     "ClockOffset",
+    "Cluster",
     "Crash",
     "Cut",
     "EngineCrash",
@@ -78,6 +85,7 @@ __all__ = [
     "InputError",
     "Plan",
     "PlanError",
+    "Producer",
     "Query",
     "QueryError",
     "Redeliver",
@@ -98,6 +106,7 @@ __all__ = [
     "load_inputs",
     "simulate",
     "spread",
+    "subscribe",
 ]
 
 

@@ -29,7 +29,7 @@ from anabranch.input_tables import (
     graph_of,
 )
 
-__all__ = ["InputError", "check_inputs", "load_inputs"]
+__all__ = ["InputError", "check_inputs", "load_inputs", "ndjson_table", "read_table"]
 
 
 def load_inputs(query: Graph | HasGraph, paths: Mapping[str, str | Path]) -> dict[str, pa.Table]:
@@ -80,21 +80,26 @@ def _csv(path: Path, kinds: Mapping[str, pa.DataType]) -> pa.Table:
 
 
 def _ndjson(path: Path, kinds: Mapping[str, pa.DataType]) -> pa.Table:
+    return ndjson_table(path.read_bytes(), kinds, str(path))
+
+
+def ndjson_table(data: bytes, kinds: Mapping[str, pa.DataType], where: str) -> pa.Table:
+    """The lines of ``data``, each an object, as columns of ``kinds``; an InputError begins with ``where``."""
     rows: list[dict[str, Any]] = []
     names: dict[str, None] = {}
     decoder = msgspec.json.Decoder(dict[str, Any])
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(data.splitlines(), 1):
         try:
             row = decoder.decode(line)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise InputError(f"{path}, row {number}: {error}; each line must be one JSON object") from None
+            raise InputError(f"{where}, row {number}: {error}; each line must be one JSON object") from None
         rows.append(row)
         names |= dict.fromkeys(row)
     if not rows:
         names = dict.fromkeys(name for name in kinds if name != "arrival")
     return pa.table(
         {
-            name: _column([row.get(name) for row in rows], kinds[name], f"{path}, column {name!r}")
+            name: _column([row.get(name) for row in rows], kinds[name], f"{where}, column {name!r}")
             for name in names
             if name in kinds
         }

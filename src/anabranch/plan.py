@@ -123,6 +123,29 @@ def full_mesh(
     )
 
 
+def copies(
+    graph: Graph,
+    entries: Mapping[str, Sequence[str]],
+    sites: Sequence[str],
+    subscriptions: Sequence[Subscription],
+    *,
+    epoch: int = 1,
+    mirrors: int = 1,
+) -> Plan:
+    """The whole query on each of ``sites``: branches from every entry point to each copy, from every copy to
+    each application, and within a copy only its own. One engine then runs a copy at once, with nothing
+    filtered or logged between its operators; a copy that lacks an input has no other's results to go on
+    with."""
+    plan = full_mesh(
+        graph, entries, {operator.name: sites for operator in graph.operators}, subscriptions, epoch=epoch
+    )
+    inner = {operator.name for operator in graph.operators}
+    kept = [
+        b for b in plan.branches if b.stream not in inner or b.target not in sites or b.source == b.target
+    ]
+    return msgspec.structs.replace(plan, branches=tuple(kept), mirrors=mirrors)
+
+
 def spread(
     graph: Graph,
     topology: Topology,

@@ -1,6 +1,6 @@
 """What a replica yields: appended once, with a hole where it has one, kept until nobody needs it."""
 
-from pieces import append, batch, contents, log, reported
+from pieces import append, appended, batch, contents, log, reported
 
 from anabranch.protocols.effects import Append, Trim
 from anabranch.protocols.egress import Egress
@@ -22,6 +22,17 @@ def test_what_is_offered_is_appended_with_its_punctuation() -> None:
     (effect,) = egress().offer(batch((10, 1)), 5)
     assert isinstance(effect, Append)
     assert (contents(effect.record.rows), effect.record.punctuation) == ([(10, 1)], 5)
+
+
+def test_what_is_too_large_for_a_record_takes_several_and_only_the_last_promises() -> None:
+    e = Egress("s", "here", Settings(message_bytes=200), 2)
+    e.begin(BEGINNING)
+    tuples = [(ts, ts) for ts in range(1, 21)]
+    records = [effect.record for effect in appended(e.offer(batch(*tuples), 30))]
+    assert [row for record in records for row in contents(record.rows)] == tuples
+    assert len(records) == 4
+    assert [record.punctuation for record in records] == [BEGINNING] * 3 + [30]
+    assert all(record.rows is not None and record.rows.nbytes <= 200 for record in records)
 
 
 def test_nothing_new_is_not_appended() -> None:

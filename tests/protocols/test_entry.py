@@ -3,6 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pieces import COLUMNS, SECOND, appended, batch, contents, reported, sent
 
 from anabranch.graph import Source
@@ -12,7 +13,7 @@ from anabranch.protocols.entry import EntryPoint
 from anabranch.protocols.events import Degraded, Gap, Late
 from anabranch.protocols.identity import Identify
 from anabranch.protocols.messages import Accepted, CatchUp, CaughtUp, Mirror, Mirrored, Resend, Submit
-from anabranch.protocols.records import Record, Sequence
+from anabranch.protocols.records import HEADER, Record, Sequence
 from anabranch.protocols.settings import Settings
 from anabranch.streams.batch import TIMESTAMP, Batch
 from anabranch.streams.punctuation import BEGINNING, END
@@ -358,16 +359,17 @@ def test_a_peer_that_missed_the_last_words_finds_out() -> None:
     a.submit(0, 10, promise=5)
     a.durable(a.entry.on_mirrored(0, "b", mirrored(1, 5)))
     a.entry._producers["p"].peers["b"] = (0, BEGINNING)
-    (reminder,) = sent(a.tick(2 * SECOND), Mirror)
+    assert sent(a.tick(2 * SECOND), Mirror) == [], "it may be on its way"
+    (reminder,) = sent(a.tick(3 * SECOND), Mirror)
     assert reminder.rows is None
-    assert sent(b.entry.on_mirror(2 * SECOND, "a", reminder), CatchUp)
+    assert sent(b.entry.on_mirror(3 * SECOND, "a", reminder), CatchUp)
 
 
 def test_a_peer_that_knows_all_is_not_reminded() -> None:
     a = Point("a", ("b",))
     a.submit(0, 10)
     a.durable(a.entry.on_mirrored(0, "b", mirrored(1)))
-    assert sent(a.tick(2 * SECOND), Mirror) == []
+    assert sent([*a.tick(2 * SECOND), *a.tick(3 * SECOND)], Mirror) == []
 
 
 def test_an_empty_log_takes_over_what_a_peer_has_and_is_complete_as_far_as_the_peer() -> None:
@@ -525,3 +527,33 @@ def test_a_log_is_needed_by_consumers_and_not_less_than_is_durable() -> None:
     point.entry.egress.serve(("x", "peer b"))
     point.entry.egress.on_needed("x", 30)
     assert point.entry.needed_from == 30, "what a peer needs is not for other peers to keep"
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 2, 3, 8, 9])
+def test_an_answer_that_is_too_long_comes_in_parts(pieces: int) -> None:
+    """However little fits, each part brings something."""
+    a, b = Point("a", ("b",)), Point("b", ("a",))
+    for number in range(9):
+        a.submit(number, 10 * (number + 1))
+        a.durable(a.entry.on_mirrored(0, "b", mirrored(number + 1)))
+    a.entry._settings = Settings(message_bytes=pieces * (HEADER + 32))
+    asked = [CatchUp("s", ())]
+    parts = 0
+    while asked:
+        (answer,) = sent(a.answer("b", asked.pop()), CaughtUp)
+        parts += 1
+        effects = b.durable(b.entry.on_caught_up(0, "a", answer))
+        assert answer.more == bool(sent(effects, CatchUp))
+        asked += sent(effects, CatchUp)
+    # The last tuple that the peer has comes again: its record may bring a later promise.
+    assert parts == {0: 9, 1: 9, 2: 8, 3: 4, 8: 2, 9: 1}[pieces]
+    assert b.shown() == a.shown()
+
+
+def test_a_part_of_an_answer_does_not_let_an_entry_point_stamp() -> None:
+    """What it has not been told of may have been stamped and shown already."""
+    point = Point("a", ("b",), source=CLOCKED)
+    point.durable(point.entry.on_caught_up(0, "b", CaughtUp("s", (), (), (), (("p", 5),), more=True)))
+    assert appended(point.submit(0, 10, clocked=True)) == []
+    point.durable(point.entry.on_caught_up(0, "b", CaughtUp("s", (), (), (), ())))
+    assert sent(point.submit(0, 10, clocked=True), Mirror)

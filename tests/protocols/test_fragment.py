@@ -22,7 +22,7 @@ from anabranch.graph import (
 )
 from anabranch.protocols.effects import Effect, Send
 from anabranch.protocols.egress import Egress
-from anabranch.protocols.events import Waiting
+from anabranch.protocols.events import Oversized, Waiting
 from anabranch.protocols.fragment import Fragment
 from anabranch.protocols.messages import SnapshotRequest
 from anabranch.protocols.records import Record, Writer
@@ -211,6 +211,18 @@ def test_snapshots_are_taken_at_the_interval_and_the_last_is_kept() -> None:
         site.take_in("s", record)
     first, records = site.disk.read("snapshot/o")
     assert (first, [r.punctuation for r in records]) == (2, [16])
+
+
+def test_a_state_too_large_for_a_record_is_told_and_its_input_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(COUNT)
+    monkeypatch.setattr(site.fragment, "_settings", Settings(snapshot_interval=5, message_bytes=10))
+    effects = site.take_in("s", log(([(1, 1)], 50))[0])
+    (event,) = reported(effects)
+    assert isinstance(event, Oversized)
+    assert (event.operator, event.at) == ("o", "here")
+    assert site.disk.read("snapshot/o") == (0, ())
+    assert site.fragment.needed_of("s", here=False) == BEGINNING
+    assert site.fragment.offer_snapshot() is None
 
 
 def test_what_a_count_needs_is_bounded_by_its_last_durable_snapshot() -> None:

@@ -8,7 +8,7 @@ from pieces import append, appended, batch, contents, log, opened, reported
 
 from anabranch.protocols.effects import Trim
 from anabranch.protocols.events import Trimmed
-from anabranch.protocols.ingress import Ingress
+from anabranch.protocols.ingress import Arrival, Ingress
 from anabranch.protocols.records import Record, Writer
 from anabranch.protocols.settings import Settings
 from anabranch.sim.disk import Stream
@@ -46,6 +46,7 @@ class Site:
         self.ingress = Ingress("s", "here", SETTINGS, self.life, 0)
         self.ingress.recover(0, self.disk.first, tuple(self.disk.records))
         self.sending: dict[str, int] = {}
+        self.waiting: list[Arrival] = []
         self.open(opened(self.ingress.connect(0, tuple(self.logs))))
 
     def open(self, requests: list) -> None:
@@ -54,13 +55,20 @@ class Site:
             self.ingress.rejoin.opened(0, request.source, position, resumed)
             self.sending[request.source] = position
 
-    def receive(self, source: str, skip: int = 0) -> None:
+    def receive(self, source: str, skip: int = 0, together: bool = False) -> None:
+        """``together``: it waits for the next one, to be taken in with it."""
         position = self.sending[source] + skip
         stream = self.logs[source]
         if position >= stream.end:
             return
         self.sending[source] = position + 1
-        effects = self.ingress.on_record(0, source, position, stream.records[position - stream.first])
+        self.waiting.append((source, position, stream.records[position - stream.first]))
+        if not together:
+            self.take()
+
+    def take(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        effects = self.ingress.on_records(0, waiting)
         for effect in appended(effects):
             assert effect.position == self.disk.end
             self.disk.append(effect.record)
@@ -78,7 +86,7 @@ def test_whatever_happens_each_tuple_is_taken_in_once(seed: int, count: int) -> 
         what = dice.random()
         source = dice.choice("ab")
         if what < 0.75:
-            site.receive(source)
+            site.receive(source, together=dice.random() < 0.5)
         elif what < 0.82:
             site.receive(source, skip=1)
         elif what < 0.88:
@@ -86,6 +94,7 @@ def test_whatever_happens_each_tuple_is_taken_in_once(seed: int, count: int) -> 
         else:
             site.disk.lose_tail(dice.choice((0, 0, 1, 3, 100)))
             site.start()
+    site.take()
     for name in "ab":
         site.open(site.ingress.rejoin.reset(0, name))
     while any(site.sending[name] < site.logs[name].end for name in "ab"):
@@ -98,6 +107,16 @@ def test_whatever_happens_each_tuple_is_taken_in_once(seed: int, count: int) -> 
     for record in site.disk.records:
         seen |= set(contents(record.rows))
         assert {row for row in tuples if row[0] <= record.punctuation} <= seen, "it promised too much"
+
+
+def test_what_came_together_is_one_record_with_the_last_punctuation() -> None:
+    site = Site({"a": upstream(1, [(ts, ts) for ts in range(9)], random.Random(0))})
+    while site.sending["a"] < site.logs["a"].end:
+        site.receive("a", together=True)
+    site.take()
+    (record,) = site.disk.records
+    assert len(contents(record.rows)) == 9
+    assert (record.punctuation, record.cursors[0].position) == (END, site.logs["a"].end)
 
 
 def test_after_a_crash_branches_go_on_where_they_were_read() -> None:

@@ -36,6 +36,16 @@ def submitted(effects: list[Effect]) -> list[tuple[str, int, int, int]]:
     ]
 
 
+def test_what_comes_by_a_replay_is_promised_by_when_it_came() -> None:
+    p = producer(Source("s", COLUMNS, "source", SECOND))
+    (first,) = sent(p.offer(50 * SECOND, tuples(9 * SECOND), arrived=10 * SECOND), Submit)
+    effects = p.on_timer(51 * SECOND, "promise", arrived=11 * SECOND)
+    (second,) = sent(effects, Submit)
+    assert (first.promise, second.promise) == (9 * SECOND - 1, 10 * SECOND - 1)
+    assert [e.after for e in effects if isinstance(e, SetTimer)] == [1]
+    assert p.unsafe == 16
+
+
 def accepted(until: int, promise: int = BEGINNING, high: int = BEGINNING) -> Accepted:
     return Accepted("s", "p", until, promise, high)
 

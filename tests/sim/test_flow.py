@@ -22,11 +22,13 @@ from anabranch.sim.run import simulate
 from anabranch.topology import Link, Site, Topology, constant
 
 SEED, CASES = 60, 72
+RELAYS = ((4711, 531), (4711, 1071))
+"""Cases in which a way round through another entry point is shorter than the one from the origin."""
 
 
-def calm(index: int) -> tuple[Case, Settings]:
+def calm(index: int, seed: int = SEED) -> tuple[Case, Settings]:
     """A drawn case without faults and without what the flow model does not cover."""
-    case = draw(SEED, index)
+    case = draw(seed, index)
     links = tuple(msgspec.structs.replace(link, bandwidth=0.0) for link in case.topology.links)
     sites = tuple(msgspec.structs.replace(site, retention=600_000_000) for site in case.topology.sites)
     sources = tuple(msgspec.structs.replace(s, timestamps="source") for s in case.graph.sources)
@@ -41,9 +43,9 @@ def deliveries(table: pa.Table) -> list[tuple[int, ...]]:
     return sorted(zip(*columns, strict=True))
 
 
-@pytest.mark.parametrize("index", range(CASES))
-def test_first_arrival_is_optimal(index: int) -> None:
-    case, chosen = calm(index)
+@pytest.mark.parametrize(("seed", "index"), [*((SEED, index) for index in range(CASES)), *RELAYS])
+def test_first_arrival_is_optimal(seed: int, index: int) -> None:
+    case, chosen = calm(index, seed)
     run = simulate(case.graph, case.inputs, case.topology, case.plan, settings=chosen, fingerprint=False)
     expected = flow(case.graph, case.inputs, case.topology, case.plan, chosen)
     assert run.complete
@@ -174,6 +176,14 @@ def test_mirroring_beyond_the_protocols_patience_is_refused() -> None:
     with pytest.raises(FlowError, match="source 's': mirroring takes up to"):
         flow(graph, inputs, topology, plan, hasty)
     assert flow(graph, inputs, topology, plan, msgspec.structs.replace(hasty, mirror_patience=22))
+
+
+def test_entry_points_that_may_remind_each_other_of_what_is_on_its_way_are_refused() -> None:
+    graph, inputs, topology, plan = one_source([1000], 1, "abc", "b")
+    hasty = Settings(mirror_retry=100)
+    with pytest.raises(FlowError, match="source 's': from 'a' to 'c' it takes up to"):
+        flow(graph, inputs, topology, plan, hasty)
+    assert flow(graph, inputs, topology, plan, msgspec.structs.replace(hasty, mirror_retry=101))
 
 
 def test_back_pressure_is_refused() -> None:

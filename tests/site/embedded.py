@@ -19,6 +19,7 @@ from anabranch.plan import Plan
 from anabranch.protocols.settings import Settings
 from anabranch.site.agent import SiteAgent
 from anabranch.site.config import Deployment, SiteConfig
+from anabranch.site.http.settings import Http
 from anabranch.site.journal import Journal
 from anabranch.site.subscription import Receiver
 from anabranch.streams.batch import Batch
@@ -90,7 +91,9 @@ class Sites:
         names: Sequence[str],
         directory: Path,
         settings: Settings | None = None,
+        http: Http | None = None,
     ) -> None:
+        self.http = http
         self.graph = graph
         self.plan = plan
         self.names = tuple(names)
@@ -128,7 +131,14 @@ class Sites:
 
     def start(self, name: str) -> None:
         config = SiteConfig(
-            name, self._directory / name, self.graph, self.plan, self.urls, 600 * SECOND, self.settings
+            name,
+            self._directory / name,
+            self.graph,
+            self.plan,
+            self.urls,
+            600 * SECOND,
+            self.settings,
+            http=self.http,
         )
         self.agents[name] = SiteAgent(config, self.journals[name])
         self._tasks[name] = asyncio.create_task(self.agents[name].run())
@@ -171,6 +181,7 @@ class Relay:
             for pipe in self._pipes:
                 pipe.cancel()
             await asyncio.gather(*self._pipes, return_exceptions=True)
+            await asyncio.sleep(0)
 
     def cut(self) -> None:
         """All connections of now break."""

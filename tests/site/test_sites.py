@@ -215,6 +215,8 @@ def test_mistakes_of_clients_are_told(tmp_path: Path) -> None:
             producer.start()
             with pytest.raises(InputError, match="column 'load'"):
                 await producer.send(pa.table({"ts": [1], "host": ["a"], "load": ["much"]}))
+            with pytest.raises(InputError, match="a tuple takes 4000020 bytes"):
+                await producer.send(pa.table({"ts": [1], "host": ["a" * 4_000_000], "load": [0.5]}))
             with pytest.raises(InputError, match="'ts' is missing"):
                 await producer.send(pa.table({"host": ["a"], "load": [0.5]}))
             await producer.abandon()

@@ -32,6 +32,7 @@ def lawful(case: Case) -> bool:
         and not _overlapping(case.faults)
         and not any(isinstance(x, ClockOffset) and x.site in _stamping(case) for x in case.faults)
         and (case.klass in ("outage", "loss") or not _stamps_apart(case))
+        and not _stamps_again(case)
         and _KEPT[case.klass](case)
     )
 
@@ -101,6 +102,18 @@ def _stamps_apart(case: Case) -> bool:
         points = case.plan.entries[source.name]
         together = source.timestamps == "entry" and len(points) > 1
         if together and any(_parts(x, points) or _stops(x, points) for x in case.faults):
+            return True
+    return False
+
+
+def _stamps_again(case: Case) -> bool:
+    """Whether tuples that a clock has stamped and shown may be lost from all entry points before their
+    producer has been told: it brings them again, and nobody knows their stamps."""
+    for source in case.graph.sources:
+        points = case.plan.entries[source.name]
+        crashes = [x for x in case.faults if isinstance(x, Crash) and x.site in points]
+        alone = len(points) < 2 or len({crash.site for crash in crashes}) > 1
+        if source.timestamps == "entry" and alone and any(loses_log(crash) for crash in crashes):
             return True
     return False
 

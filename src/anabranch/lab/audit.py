@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -13,7 +13,6 @@ import pyarrow as pa
 from anabranch.engines.ideal import ideal
 from anabranch.graph import Graph, Output
 from anabranch.plan import Plan
-from anabranch.sim.run import Run
 from anabranch.streams.batch import Ints
 
 
@@ -44,8 +43,22 @@ class Audit(msgspec.Struct, frozen=True):
         return self.complete and self.in_order and not self.missing and not self.extra
 
 
-def audit(graph: Graph, inputs: Mapping[str, pa.Table], plan: Plan, run: Run) -> dict[str, Audit]:
-    """One audit for each application of the plan."""
+class Received(Protocol):
+    """What applications received, simulated or live."""
+
+    @property
+    def deliveries(self) -> Mapping[str, pa.Table]: ...
+    @property
+    def accepted(self) -> Mapping[str, pa.Table]: ...
+    @property
+    def stalled(self) -> Mapping[str, int]: ...
+
+
+def audit(
+    graph: Graph, inputs: Mapping[str, pa.Table], plan: Plan, run: Received, since: int | None = None
+) -> dict[str, Audit]:
+    """One audit for each application of the plan. Silence and latency are of what came with timestamps from
+    ``since`` on."""
     # where entry points give the timestamps, the ideal run is that of the tuples as they were stamped
     expected = ideal(graph, {**inputs, **run.accepted})
     outputs = {output.name: output for output in graph.outputs}
@@ -55,23 +68,29 @@ def audit(graph: Graph, inputs: Mapping[str, pa.Table], plan: Plan, run: Run) ->
             expected[subscription.output],
             run.deliveries[subscription.name],
             subscription.name not in run.stalled,
+            since,
         )
         for subscription in plan.subscriptions
     }
 
 
-def _audit(output: Output, expected: pa.Table, received: pa.Table, complete: bool) -> Audit:
+def _audit(
+    output: Output, expected: pa.Table, received: pa.Table, complete: bool, since: int | None
+) -> Audit:
     wanted, got = list(_rows(expected)), list(_rows(received.drop_columns("delivered")))
     missing = (Counter(wanted) - Counter(got)).total()
     extra = (Counter(got) - Counter(wanted)).total()
     ts, delivered = _times(received, "ts"), _times(received, "delivered")
+    in_order = output.order is None or bool((np.diff(ts) >= 0).all())
+    if since is not None:
+        ts, delivered = ts[ts >= since], delivered[ts >= since]
     return Audit(
         output.name,
         len(wanted),
         len(got),
         missing,
         extra,
-        output.order is None or bool((np.diff(ts) >= 0).all()),
+        in_order,
         complete,
         longest_silence(delivered),
         latency(delivered - ts),

@@ -76,7 +76,7 @@ def scenario(seconds: int = 40, seed: int = 1) -> Scenario:
     graph = query().graph
     topology = world()
     rng = np.random.default_rng(seed)
-    inputs = {name: _readings(rng, name, seconds) for name in ENTRIES}
+    inputs = {name: readings(rng, name, seconds, NOON) for name in ENTRIES}
     subscriptions = (Subscription(APPLICATION, "alerts", NEAR),)
     down = (round(seconds * 0.25, 1), round(seconds * 0.75, 1))
     apart = (round(seconds * 0.5, 1), round(seconds * 0.7, 1))
@@ -110,7 +110,8 @@ def query() -> Query:
     return q
 
 
-def _readings(rng: np.random.Generator, source: str, seconds: int) -> pa.Table:
+def readings(rng: np.random.Generator, source: str, seconds: int, begin: int) -> pa.Table:
+    """What the hosts of one side report, from ``begin`` on."""
     kind, side = source.split("_")
     hosts = HOSTS[side]
     count = seconds * SECOND // EVERY
@@ -123,7 +124,7 @@ def _readings(rng: np.random.Generator, source: str, seconds: int) -> pa.Table:
         ).ravel()
     )
     names = [hosts[i] for i in rng.integers(0, len(hosts), len(at))]
-    columns: dict[str, pa.Array] = {"ts": pa.array(NOON + at).cast(TIMESTAMP), "host": pa.array(names)}
+    columns: dict[str, pa.Array] = {"ts": pa.array(begin + at).cast(TIMESTAMP), "host": pa.array(names)}
     if kind == "load":
         columns["load"] = pa.array(np.round(rng.beta(4, 2, len(at)), 3))
     else:

@@ -85,7 +85,7 @@ def narrate(console: Console, outcome: Outcome) -> None:
     for second in range(scene.seconds + 1):
         for text in _happens(scene, second):
             console.print(Text.assemble((f"{second:>4} s  ", "dim"), text))
-        cells = [_cell(int(counts[second]), float(waits[second]), most) for counts, waits in received]
+        cells = [cell(int(counts[second]), float(waits[second]), most) for counts, waits in received]
         console.print(Text.assemble((f"{second:>4} s  ", "dim"), *cells))
         if console.is_terminal:
             time.sleep(PACE)
@@ -103,7 +103,7 @@ def _per_second(run: Run, scene: Scenario) -> tuple[Counts, Floats]:
     )
 
 
-def _cell(count: int, wait: float, most: int) -> Text:
+def cell(count: int, wait: float, most: int) -> Text:
     """A bar, the number of results, and their latency."""
     if not count:
         return Text(f"{'silence':<{CELL}}", style="bold red")
@@ -172,15 +172,15 @@ def _verdicts(outcome: Outcome) -> Table:
     audits = (outcome.audit, outcome.audit_alone)
     table.add_row("results of the ideal run", *(str(audit.expected) for audit in audits))
     table.add_row("delivered", *(str(audit.delivered) for audit in audits))
-    table.add_row("missing", *(_none_is_good(audit.missing) for audit in audits))
-    table.add_row("extra", *(_none_is_good(audit.extra) for audit in audits))
+    table.add_row("missing", *(none_is_good(audit.missing) for audit in audits))
+    table.add_row("extra", *(none_is_good(audit.extra) for audit in audits))
     table.add_row("longest silence", *(_silence(audit) for audit in audits))
     table.add_row("latency, median", *(f"{audit.latency_ms.p50:,.0f} ms" for audit in audits))
     table.add_row("latency, 99 of 100", *(f"{audit.latency_ms.p99:,.0f} ms" for audit in audits))
     return table
 
 
-def _none_is_good(count: int) -> str:
+def none_is_good(count: int) -> str:
     return f"[red]{count}[/]" if count else "[green]0[/]"
 
 

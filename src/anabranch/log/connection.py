@@ -23,7 +23,8 @@ from urllib.parse import urlencode
 import msgspec
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
-from nats.errors import TimeoutError as NatsTimeout
+
+from anabranch.log.tasks import end
 
 SIGN_OF_LIFE = 1.5
 """Seconds between two questions, and how long an answer may take."""
@@ -78,6 +79,7 @@ class Connection:
         self.client = Client()
         self._lost: Callable[[], None] | None = lost
         self._watch: asyncio.Task[None] | None = None
+        self._over: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def watch(self) -> None:
         """From now on it is noticed when it breaks."""
@@ -97,18 +99,40 @@ class Connection:
         with contextlib.suppress(*FAILURES):
             while not self.client.is_closed:
                 await asyncio.sleep(SIGN_OF_LIFE)
-                before = (self.received, _unsent(self.client))
-                try:
-                    await self.client.flush(timeout=2 * SIGN_OF_LIFE)
-                except NatsTimeout:
+                answer = await self._ask()
+                while not answer.done():
+                    before = (self.received, _unsent(self.client))
+                    await asyncio.wait({answer, self._over}, timeout=2 * SIGN_OF_LIFE)
                     # An answer may have to wait behind what a slow link still carries.
-                    if before == (self.received, _unsent(self.client)):
+                    if self._over.done() or before == (self.received, _unsent(self.client)):
                         break
+                if not answer.done():
+                    break
         self.gone()
         await _end(self.client)
 
+    async def flush(self) -> None:
+        """Returns once the server has got all that was sent. Raises ConnectionError if the connection is gone
+        before that."""
+        answer = await self._ask()
+        await asyncio.wait({answer, self._over}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise ConnectionError("the connection broke")
+
+    async def _ask(self) -> asyncio.Future[Any]:
+        """A ping. Its answer must not be cancelled, as the client's own ``flush`` does when it takes too
+        long: the client would stop reading when it comes after all, and never say so."""
+        reading = getattr(self.client, "_reading_task", None)
+        if self._over.done() or reading is None or reading.done():
+            raise ConnectionError("the connection broke")
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        await self.client._send_ping(answer)
+        return answer
+
     def gone(self) -> None:
         lost, self._lost = self._lost, None
+        if not self._over.done():
+            self._over.set_result(None)
         if lost is not None:
             lost()
 
@@ -118,9 +142,8 @@ class Connection:
     async def close(self) -> None:
         """Without ``lost`` being called."""
         self.close_quietly()
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.gather(self._watch, return_exceptions=True)
+        self.gone()
+        await end(self._watch)
         await _end(self.client)
 
 

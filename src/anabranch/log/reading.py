@@ -82,7 +82,8 @@ async def read(client: Client, stream: str, first: int, end: int) -> AsyncIterat
             await client.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(question).encode(), reply=inbox)
             before = first
             while True:
-                message = await asyncio.wait_for(arrived.get(), PATIENCE)
+                async with asyncio.timeout(PATIENCE):
+                    message = await arrived.get()
                 headers = message.headers or {}
                 status = headers.get("Status")
                 if status is not None:

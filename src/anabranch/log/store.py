@@ -25,6 +25,7 @@ from anabranch.log import names
 from anabranch.log.codec import decode, encode
 from anabranch.log.connection import FAILURES, Access, Connection, connect
 from anabranch.log.reading import PATIENCE, Unreadable, call, extent, read
+from anabranch.log.tasks import end
 from anabranch.protocols.effects import Append, Drop, ReadLog, Trim
 from anabranch.protocols.records import Record
 
@@ -94,9 +95,7 @@ class SiteLog:
             return self._connection
 
     async def close(self) -> None:
-        for worker in self._streams.values():
-            worker.task.cancel()
-        await asyncio.gather(*(worker.task for worker in self._streams.values()), return_exceptions=True)
+        await end(*(worker.task for worker in self._streams.values()))
         if self._connection is not None:
             await self._connection.close()
 

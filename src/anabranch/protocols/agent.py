@@ -45,6 +45,8 @@ Log = tuple[int, tuple[Record, ...]]
 GENERATIONS = 24
 """Bits of a generation that number the writers of one life."""
 
+AnyFragment = Fragment | OutsideFragment
+
 
 class _Recovery:
     """Streams being read before a role begins."""
@@ -76,7 +78,7 @@ class Agent:
         self.plan: Plan | None = None
         self.entries: dict[str, EntryPoint] = {}
         self.ingresses: dict[str, Ingress] = {}
-        self.fragments: dict[FragmentRole, Fragment | OutsideFragment] = {}
+        self.fragments: dict[FragmentRole, AnyFragment] = {}
         self.egresses: dict[str, Egress] = {}
         self._heartbeats = Heartbeats(tuple(s for s in sites if s != site), settings)
         self._retention = retention
@@ -388,7 +390,7 @@ class Agent:
 
     def on_message(self, now: int, sender: str, message: m.Message) -> list[Effect]:
         match message:
-            case m.Submit() | m.Mirror() | m.Mirrored() | m.CatchUp() | m.CaughtUp():
+            case m.Submit() | m.Ask() | m.Mirror() | m.Mirrored() | m.CatchUp() | m.CaughtUp():
                 return self._on_entry_message(now, sender, message)
             case m.Needed():
                 if message.stream in self.egresses:
@@ -409,7 +411,10 @@ class Agent:
         return []
 
     def _on_entry_message(
-        self, now: int, sender: str, message: m.Submit | m.Mirror | m.Mirrored | m.CatchUp | m.CaughtUp
+        self,
+        now: int,
+        sender: str,
+        message: m.Submit | m.Ask | m.Mirror | m.Mirrored | m.CatchUp | m.CaughtUp,
     ) -> list[Effect]:
         entry = self.entries.get(message.source)
         if entry is None:
@@ -419,6 +424,8 @@ class Agent:
         match message:
             case m.Submit():
                 return entry.on_submit(now, sender, message)
+            case m.Ask():
+                return entry.on_ask(now, sender, message)
             case m.Mirror():
                 return entry.on_mirror(now, sender, message)
             case m.Mirrored():
@@ -473,20 +480,30 @@ class Agent:
         consuming = self._consuming(stream)
         if consuming is not None:
             here = min((f.needed_of(stream, here=True) for f in consuming), default=END)
-            enough = [f.suffices_of(stream, lambda export: self._absent(now, export)) for f in consuming]
-            ingress.floor = max(ingress.floor, min(enough, default=END))
+            if not ingress.rejoin.frontier.settled:
+                ingress.floor = max(ingress.floor, self._suffices(now, stream, consuming))
             unread = min((f.unread(stream) for f in consuming), default=END)
             effects += ingress.trim(min(here, ingress.durable), self._retention, unread)
         return effects + ingress.on_tick(now)
 
-    def _absent(self, now: int, stream: str) -> set[str]:
-        """Consumers of ``stream`` elsewhere that are silent and have it from another site as well: results
-        do not wait for them."""
-        assert self.plan is not None
-        others = {b.target for b in self.plan.branches if b.stream == stream and b.source != self.site}
-        return {site for site in others if self._heartbeats.is_silent(now, site)}
+    def _suffices(self, now: int, stream: str, consuming: list[AnyFragment]) -> int:
+        """Complete from here is good enough for ``stream`` to start: for every export behind its log, which
+        holds all before, or from where its consumers need it."""
+        needs = [
+            f.least_of(stream, lambda egress: max(egress.durable, self._wanted(now, egress)))
+            for f in consuming
+        ]
+        return min(needs, default=END)
 
-    def _consuming(self, stream: str) -> list[Fragment | OutsideFragment] | None:
+    def _wanted(self, now: int, egress: Egress) -> int:
+        """What is needed of an export. Results do not wait for consumers that are silent, have never told
+        what they need, and have the stream from another site as well."""
+        assert self.plan is not None
+        branches = [b for b in self.plan.branches if b.stream == egress.stream and b.source != self.site]
+        silent = {b.target for b in branches if self._heartbeats.is_silent(now, b.target)}
+        return egress.needed_without(silent)
+
+    def _consuming(self, stream: str) -> list[AnyFragment] | None:
         """The fragments that consume a stream; None while one of them has not begun."""
         if any(stream in role.consumed and role not in self.fragments for role in self._roles.fragments):
             return None

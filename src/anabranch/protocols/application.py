@@ -33,6 +33,12 @@ class Application:
         """The stream has ended, and everything has been delivered."""
         return self.rejoin.frontier.punctuation == END
 
+    def begin_after(self, timestamp: int) -> None:
+        """Only what has a later timestamp is received; to be said before anything is."""
+        self.rejoin.frontier.restore(timestamp, timestamp)
+        self.rejoin.filter.punctuate(timestamp)
+        self._released = timestamp
+
     def connect(self, now: int, plan: Plan) -> list[Effect]:
         """Follows a plan, if it is later than the present one."""
         if (plan.epoch, plan.coordinator) <= self.version:

@@ -83,16 +83,18 @@ def answer(source: str, known: Known, records: tuple[Record, ...], stock: Stock,
         complete_from.append(max(record.high, record.complete_from))
     mirrors += stock.waiting
     complete_from += [stock.complete_from] * len(stock.waiting)
-    count = _fitting(mirrors, limit)
+    count = _fitting(mirrors, have, limit)
     more = count < len(mirrors)
     return CaughtUp(source, known, tuple(mirrors[:count]), tuple(complete_from[:count]), stock.taken, more)
 
 
-def _fitting(mirrors: list[Mirror], limit: int) -> int:
-    """How many of them go into one message, at least one."""
+def _fitting(mirrors: list[Mirror], have: dict[str, int], limit: int) -> int:
+    """How many of them go into one message, at least one that has tuples the peer lacks."""
     bytes = 0
+    news = False
     for count, mirror in enumerate(mirrors):
         bytes += HEADER + (0 if mirror.rows is None else int(mirror.rows.nbytes))
-        if bytes > limit and count:
+        if bytes > limit and news:
             return count
+        news = news or mirror.sequence.until > have.get(mirror.sequence.producer, 0)
     return len(mirrors)

@@ -24,7 +24,7 @@ from anabranch.protocols.effects import Effect, ReadLog, Report, Send, SetTimer
 from anabranch.protocols.egress import Egress
 from anabranch.protocols.events import Degraded, Gap, Late
 from anabranch.protocols.identity import Identify
-from anabranch.protocols.messages import Accepted, CatchUp, CaughtUp, Mirror, Mirrored, Resend, Submit
+from anabranch.protocols.messages import Accepted, Ask, CatchUp, CaughtUp, Mirror, Mirrored, Resend, Submit
 from anabranch.protocols.progress import Chunk, Progress, covers, end, promise_only
 from anabranch.protocols.records import Record, Sequence, Writer
 from anabranch.protocols.settings import Settings
@@ -142,6 +142,14 @@ class EntryPoint:
             effects.append(self._accepted(submit.producer, progress))
         return effects
 
+    def on_ask(self, now: int, client: str, ask: Ask) -> list[Effect]:
+        """One that was never heard of has brought nothing; what others have brought is confirmed first."""
+        if ask.producer not in self._producers and self._may_stamp:
+            nothing = Accepted(self.source.name, ask.producer, 0, BEGINNING, self.egress.writer.high)
+            return [Send(client, nothing)]
+        known = Submit(ask.source, ask.producer, 0, None, BEGINNING, BEGINNING, (0, BEGINNING), ask.attempt)
+        return self.on_submit(now, client, known)
+
     @property
     def _may_stamp(self) -> bool:
         """Where clocks give timestamps, peers may hold what an earlier life of this entry point has stamped:
@@ -178,8 +186,9 @@ class EntryPoint:
         effects: list[Effect] = []
         first, until = progress.taken, progress.taken
         promise = max(progress.promised, submit.promise)
-        if first == 0 and progress.promised == BEGINNING:
-            # A producer that joins others: what the source has promised already holds for it too.
+        if progress.promised == BEGINNING:
+            # A producer that joins others, or that the log has forgotten: what the source has promised
+            # already holds for it too.
             promise = max(promise, self.egress.writer.punctuation)
         rows = None
         if submit.rows is not None:
@@ -515,16 +524,18 @@ class EntryPoint:
                 if chunk.own and now - chunk.sent >= self._settings.mirror_retry:
                     effects += self._mirror(now, progress, chunk, self.peers)
             effects += self._show_ready(now, progress)
-            if sweep and not progress.queue:
-                effects += self._remind(producer, progress)
+            if sweep:
+                effects += [] if progress.queue else self._remind(producer, progress)
+                progress.swept = (progress.shown, progress.promise)
         if sweep:
             self._swept = now
         return effects
 
     def _remind(self, producer: str, progress: Progress) -> list[Effect]:
-        """A peer that missed the last words of a producer finds out by this and catches up."""
-        last = Sequence(producer, progress.shown, progress.shown, progress.promise, progress.attempt)
-        shown = end(last)
+        """A peer that missed the last words of a producer finds out by this and catches up. Not of what was
+        shown since the last sweep: that may be on its way."""
+        until, promise = shown = progress.swept
+        last = Sequence(producer, until, until, promise, progress.attempt)
         mirror = Mirror(self.source.name, None, last, shown)
         return [Send(peer, mirror) for peer in self.peers if progress.peers.get(peer, (0, BEGINNING)) < shown]
 

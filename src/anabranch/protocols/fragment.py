@@ -11,7 +11,7 @@ and starts from a snapshot taken at a punctuation: its own, from this site's log
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from anabranch.protocols.effects import Append, Effect, Report, Send
@@ -208,11 +208,11 @@ class Fragment:
 
     # --- what may be trimmed
 
-    def suffices_of(self, stream: str, absent: Callable[[str], Set[str]]) -> int:
-        return self._with_snapshots(self._needs.to_start(stream, absent))
-
     def needed_of(self, stream: str, here: bool) -> int:
-        return self._with_snapshots(self._needs.here(stream) if here else self._needs.upstream(stream))
+        return self._with_snapshots(self._needs.of(stream, here))
+
+    def least_of(self, stream: str, needed: Callable[[Egress], int]) -> int:
+        return self._with_snapshots(self._needs.least(stream, needed))
 
     def _with_snapshots(self, needed: int) -> int:
         return min(needed, self._saved_durable) if self.engine.historic else needed

@@ -28,6 +28,15 @@ class Submit(msgspec.Struct, frozen=True):
     attempt: int
 
 
+class Ask(msgspec.Struct, frozen=True):
+    """Producer to entry point, at turn ``attempt``: how far do you hold my tuples? Unlike a ``Submit`` it
+    does not make the producer known: the source does not wait for it."""
+
+    source: str
+    producer: str
+    attempt: int
+
+
 class Accepted(msgspec.Struct, frozen=True):
     """Entry point to producer: every sequence below ``until`` is safe, and ``promise`` is known; no timestamp
     so far is larger than ``high``."""
@@ -124,6 +133,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 Message = (
     Submit
+    | Ask
     | Accepted
     | Resend
     | Mirror

@@ -3,7 +3,7 @@ as far back from what each export must yet yield."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable
 
 from anabranch.protocols.egress import Egress
 from anabranch.streams.punctuation import END, later
@@ -16,21 +16,20 @@ class Needs:
         self._egresses = egresses
         self._spans = spans
 
-    def here(self, stream: str) -> int:
-        """Timestamps of ``stream`` up to this one are no longer needed in this site's ingress log, from which
-        the fragment is rebuilt after a crash up to where its own egress ends."""
-        return self._least(stream, lambda egress: min(egress.needed_from, egress.durable))
+    def of(self, stream: str, here: bool) -> int:
+        """Timestamps of ``stream`` up to this one are no longer needed, neither to go on nor to rebuild.
 
-    def upstream(self, stream: str) -> int:
-        """The same upstream, in case this site loses its log and must satisfy only its consumers."""
-        return self._least(stream, lambda egress: egress.needed_from)
+        ``here``: in this site's ingress log, from which the fragment is rebuilt after a crash up to where its
+        own egress ends; otherwise upstream, in case this site loses its log and must satisfy only its
+        consumers.
+        """
+        if here:
+            return self.least(stream, lambda egress: min(egress.needed_from, egress.durable))
+        return self.least(stream, lambda egress: egress.needed_from)
 
-    def to_start(self, stream: str, absent: Callable[[str], Set[str]]) -> int:
-        """Complete from here is good enough for ``stream`` to start: as upstream, where ``absent`` consumers
-        of an export are not waited for."""
-        return self._least(stream, lambda egress: egress.needed_without(absent(egress.stream)))
-
-    def _least(self, stream: str, needed: Callable[[Egress], int]) -> int:
+    def least(self, stream: str, needed: Callable[[Egress], int]) -> int:
+        """What the exports that depend on ``stream`` need of it: what is ``needed`` of each, and further back
+        by the windows on the way."""
         least = END
         for export, egress in self._egresses.items():
             if (stream, export) in self._spans:

@@ -16,7 +16,7 @@ is one unbroken sequence of batches. The rules that keep it exact:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -200,11 +200,11 @@ class OutsideFragment:
     def offer_snapshot(self) -> Snapshot | None:
         return None
 
-    def suffices_of(self, stream: str, absent: Callable[[str], Set[str]]) -> int:
-        return self._needs.to_start(stream, absent)
-
     def needed_of(self, stream: str, here: bool) -> int:
-        return self._needs.here(stream) if here else self._needs.upstream(stream)
+        return self._needs.of(stream, here)
+
+    def least_of(self, stream: str, needed: Callable[[Egress], int]) -> int:
+        return self._needs.least(stream, needed)
 
     def unread(self, stream: str) -> int:
         """The first position of an ingress log that the engine may not have read: it must stay."""

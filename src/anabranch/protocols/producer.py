@@ -13,7 +13,7 @@ import msgspec
 
 from anabranch.graph import Source
 from anabranch.protocols.effects import Effect, Send, SetTimer
-from anabranch.protocols.messages import Accepted, Resend, Submit
+from anabranch.protocols.messages import Accepted, Ask, Resend, Submit
 from anabranch.protocols.settings import Settings
 from anabranch.streams.batch import Batch, Ints, ints
 from anabranch.streams.punctuation import BEGINNING, END
@@ -21,16 +21,27 @@ from anabranch.streams.punctuation import BEGINNING, END
 
 class Producer:
     """One producer of ``source``. Where the source gives timestamps, it promises by its own clock, an
-    interval and every end of a window long: no tuple comes later than the source's lateness allows."""
+    interval and every end of a window long: no tuple comes later than the source's lateness allows.
+
+    ``told``: it promises nothing but what it is told. ``attempt``: turns to other entry points that were made
+    in its name before."""
 
     def __init__(
-        self, source: Source, name: str, entries: tuple[str, ...], slides: tuple[int, ...], settings: Settings
+        self,
+        source: Source,
+        name: str,
+        entries: tuple[str, ...],
+        slides: tuple[int, ...],
+        settings: Settings,
+        attempt: int = 0,
+        told: bool = False,
     ) -> None:
         self.source = source
         self.name = name
         self._entries = entries
         self._current = 0
-        self._attempt = 0
+        self._attempt = attempt
+        self._told = told
         self._slides = slides
         self._settings = settings
         self._outbox: deque[Submit] = deque()
@@ -48,13 +59,45 @@ class Producer:
     def start(self, now: int) -> list[Effect]:
         self._progress = now
         # An entry point whose clock gives the timestamps promises only for producers it has heard of.
-        hello = Send(self._entries[0], self._submit(None, BEGINNING))
-        return [hello, *self._watch(), *self._schedule(now)]
+        return [self.hello(), *self._watch(), *self._schedule(now)]
 
-    def offer(self, now: int, rows: Batch, arrived: int | None = None) -> list[Effect]:
+    def hello(self) -> Effect:
+        """Brings nothing; the entry point tells how far it holds this producer's tuples."""
+        if self._told:
+            ask = Ask(self.source.name, self.name, self._attempt)
+            return Send(self._entries[self._current], ask)
+        return Send(self._entries[self._current], self._submit(None, BEGINNING))
+
+    @property
+    def next(self) -> int:
+        """The number of the next tuple."""
+        return self._next
+
+    @property
+    def promise(self) -> int:
+        return self._promise
+
+    @property
+    def high(self) -> int:
+        """The largest timestamp so far."""
+        return self._high
+
+    def go_on(self, first: int, promise: int, high: int) -> None:
+        """The tuples before ``first``, none with a timestamp larger than ``high``, are safe, and with them
+        ``promise``: an earlier life of this producer has brought them. To be said before anything is
+        offered."""
+        self._next = first
+        self._high = max(self._high, high)
+        self._safe = max(self._safe, (first, BEGINNING))
+        self._promise = max(self._promise, promise)
+
+    def offer(
+        self, now: int, rows: Batch, arrived: int | None = None, promise: int = BEGINNING
+    ) -> list[Effect]:
         """Tuples that arrive now: ``ts`` first, if the source gives it. ``arrived``: when they came, if that
-        is not ``now``; what comes of them later than the lateness allows is late."""
-        promise = self._now_promised(now if arrived is None else arrived)
+        is not ``now``; what comes of them later than the lateness allows is late. Or what is at or behind
+        ``promise``, where that is told."""
+        promise = max(promise, self._now_promised(now if arrived is None else arrived))
         submit = self._submit(rows, promise)
         self._next += rows.num_rows
         if self.source.timestamps == "source":
@@ -62,10 +105,19 @@ class Producer:
             self._high = max(self._high, int(ts.max()))
         return self._keep(now, submit)
 
+    def tell(self, now: int, promise: int) -> list[Effect]:
+        """No later tuple will have a timestamp <= ``promise``."""
+        return self._keep(now, self._submit(None, max(promise, self._promise)))
+
     def close(self, now: int) -> list[Effect]:
         """No more tuples, ever."""
         self.closed = True
         return self._keep(now, self._submit(None, END))
+
+    @property
+    def is_safe(self) -> bool:
+        """All that was offered or promised is."""
+        return not self._outbox
 
     @property
     def unsafe(self) -> int:
@@ -75,10 +127,12 @@ class Producer:
     def _now_promised(self, now: int) -> int:
         if self.source.timestamps == "entry":
             return BEGINNING
+        if self._told:
+            return self._promise
         return max(self._promise, now - self.source.lateness - 1)
 
     def _submit(self, rows: Batch | None, promise: int) -> Submit:
-        self._promise = promise
+        self._promise = max(self._promise, promise)
         return Submit(
             self.source.name, self.name, self._next, rows, promise, self._high, self._safe, self._attempt
         )
@@ -93,7 +147,8 @@ class Producer:
         return [Send(self._entries[self._current], submit)]
 
     def on_accepted(self, now: int, accepted: Accepted) -> None:
-        self._high = max(self._high, accepted.high)
+        if not self._told or self.source.timestamps == "entry":
+            self._high = max(self._high, accepted.high)
         safe = (accepted.until, accepted.promise)
         if safe <= self._safe:
             return
@@ -150,7 +205,7 @@ class Producer:
 
     def _schedule(self, now: int) -> list[Effect]:
         """The next promise is due at the interval, or when it covers the next end of a window downstream."""
-        if self.source.timestamps == "entry":
+        if self._told or self.source.timestamps == "entry":
             return []
         promised = now - self.source.lateness - 1
         periods = (self._settings.punctuation_interval, *self._slides)

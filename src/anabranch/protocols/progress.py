@@ -53,9 +53,9 @@ class Chunk:
 
 class Progress:
     """One producer, as this entry point knows it. Sequences below ``taken`` are here, below ``shown`` they
-    are in the egress log, below ``safe`` they are durable there, below ``allowed`` they may be shown; each
-    with the promise that goes with it. Below ``confirmed`` as many peers as are asked for hold them besides:
-    the producer need not keep them."""
+    are in the egress log, below ``swept`` they were at the last sweep, below ``safe`` they are durable there,
+    below ``allowed`` they may be shown; each with the promise that goes with it. Below ``confirmed`` as many
+    peers as are asked for hold them besides: the producer need not keep them."""
 
     __slots__ = (
         "allowed",
@@ -68,6 +68,7 @@ class Progress:
         "queue",
         "safe",
         "shown",
+        "swept",
         "taken",
     )
 
@@ -76,6 +77,7 @@ class Progress:
         self.promise = BEGINNING
         self.safe = (0, BEGINNING)
         self.allowed = (0, BEGINNING)
+        self.swept = (0, BEGINNING)
         self.attempt = 0
         self.client: str | None = None
         self.origin: str | None = None

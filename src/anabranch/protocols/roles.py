@@ -63,16 +63,15 @@ def roles(graph: Graph, plan: Plan, site: str, outside: bool = False) -> Roles:
         ]
         for op in here
     }
-    if outside:
-        for group in _groups(here, fused):
-            for part in cuts(graph, group):
-                for name in part:
-                    fused[name] = [i for i in fused[name] if i in part]
     above = _above(graph)
     applications = {subscription.name for subscription in plan.subscriptions}
     sent = {s for s, targets in leaving.items() if not applications.union([site]).issuperset(targets)}
-    while (torn := _torn(here, fused, above, sent)) is not None:
-        fused[torn] = []
+    wanted = {s for s, targets in leaving.items() if any(t != site for t in targets)}
+    while True:
+        while (torn := _torn(here, fused, above, sent)) is not None:
+            fused[torn] = []
+        if not outside or not _cut(graph, here, fused, wanted):
+            break
     taken = {i for op in here for i in op.inputs if i not in fused[op.name]}
     consumers = {
         stream: tuple(t for t in targets if t != site or stream in taken)
@@ -88,6 +87,20 @@ def roles(graph: Graph, plan: Plan, site: str, outside: bool = False) -> Roles:
         tuple(_fragment(group, local, fused, consumers) for group in _groups(here, fused)),
         consumers,
     )
+
+
+def _cut(graph: Graph, here: list[Operator], fused: dict[str, list[str]], wanted: set[str]) -> bool:
+    """Cuts fragments into what one streaming query runs exactly; ``wanted``: what others take of them.
+    Whether there was anything to cut."""
+    taken_here = {i for op in here for i in op.inputs if i not in fused[op.name]}
+    cut = False
+    for group in _groups(here, fused):
+        for part in cuts(graph, group, [name for name in group if name in wanted or name in taken_here]):
+            for name in part:
+                kept = [i for i in fused[name] if i in part]
+                cut = cut or kept != fused[name]
+                fused[name] = kept
+    return cut
 
 
 def _above(graph: Graph) -> dict[str, set[str]]:

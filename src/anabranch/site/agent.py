@@ -11,34 +11,35 @@ import msgspec
 from nats.aio.msg import Msg
 
 from anabranch.engines.arrow import ArrowEngine
-from anabranch.engines.spark.run import Event, Server, Settings
+from anabranch.engines.spark.run import Command, Event, Server, Settings
 from anabranch.log import names
 from anabranch.log.codec import Malformed
 from anabranch.log.connection import FAILURES
 from anabranch.log.reading import PATIENCE
 from anabranch.log.store import LogLost
+from anabranch.plan import Plan
 from anabranch.protocols.events import Rejected
 from anabranch.protocols.fragment import EngineOf
 from anabranch.protocols.messages import Message
 from anabranch.site import wire
 from anabranch.site.backoff import Backoff
 from anabranch.site.clock import Clock
-from anabranch.site.config import Schemas, SiteConfig, Spark
+from anabranch.site.config import Deployment, Schemas, SiteConfig, Spark
 from anabranch.site.driver import Driver
 from anabranch.site.gate import Gate
+from anabranch.site.http.endpoint import Endpoint
+from anabranch.site.http.settings import Http
 from anabranch.site.journal import Journal
 from anabranch.site.life import Life
 from anabranch.site.metrics import MetricsServer
 from anabranch.site.post import Hear, Line
 from anabranch.site.questions import PLAN
 from anabranch.site.refusals import Refusals
-from anabranch.site.screen import Screen
+from anabranch.site.screen import MESSAGE_MOST, Screen
 from anabranch.site.status import SiteStatus, samples, status
 
 MOST_LIVES = 10
 """Lives that may end within a minute."""
-MESSAGE_MOST = 7 << 20
-"""Bytes of tuples, ids included, that one message may bring: what is made of it must fit into a record."""
 _REFUSALS = 10
 """Refused messages that are written down, a second."""
 
@@ -56,7 +57,7 @@ class SiteAgent:
         self.clock = Clock(config.directory / "clock-offset")
         self.lives = 0
         self.life: Life | None = None
-        self.metrics_port = 0
+        self.metrics_port = self.http_port = 0
         self._engine_of = engine_of or self._arrow
         self._schemas = Schemas(config.graph)
         self._screen = Screen(config.graph, config.sites, MESSAGE_MOST)
@@ -66,6 +67,7 @@ class SiteAgent:
         self._stopping = asyncio.Event()
         self._ended: asyncio.Future[BaseException] | None = None
         self._driver: Driver | None = None
+        self._endpoint: Endpoint | None = None
 
     def _arrow(self, operators: tuple[str, ...], exports: tuple[str, ...]) -> ArrowEngine:
         return ArrowEngine(self.config.graph, operators, exports, self.config.site)
@@ -88,7 +90,9 @@ class SiteAgent:
         }
         if config.spark is not None:
             own[names.engine(config.query)] = self._take_over
-            self._driver = self._start_driver(config.spark)
+            if any(config.site in sites for sites in config.plan.replicas.values()):
+                # Before the first tuple: it takes seconds to start.
+                self._start_driver(config.spark)
         refusals = None if config.log is None else Refusals(config.log.log_file, self.journal)
         metrics = MetricsServer(
             lambda: samples(self.status(), self.journal), lambda: self.journal.count("refused", why="http")
@@ -99,8 +103,12 @@ class SiteAgent:
             for site in config.sites
         }
         try:
+            if config.http is not None:
+                self._endpoint = self._make_endpoint(config.http)
+                self.http_port = await self._endpoint.start()
             await self._live()
         finally:
+            await self._leave()
             if self._driver is not None:
                 await self._driver.close()
             await asyncio.gather(*(line.close() for line in self._lines.values()))
@@ -118,6 +126,7 @@ class SiteAgent:
                 life = self._begin(self._ended)
                 await asyncio.wait([self._ended, stopping], return_when=asyncio.FIRST_COMPLETED)
                 if self._stopping.is_set():
+                    await self._leave()
                     await life.settle(2.0)
                 await life.close()
                 if not self._ended.done():
@@ -138,7 +147,7 @@ class SiteAgent:
                 ended.set_result(error)
 
         self.lives += 1
-        driver = self._driver
+        spark = self.config.spark
         self.life = Life(
             self.config,
             self._schemas,
@@ -147,16 +156,54 @@ class SiteAgent:
             self._send,
             self.journal,
             on_end,
-            None if driver is None else driver.say,
-            None if driver is None else self._reply,
+            None if spark is None else self._say,
+            None if spark is None else self._reply,
         )
         self.journal.write("life begins", lives=self.lives)
         self.life.start()
         return self.life
 
+    # --- what clients reach
+
+    @property
+    def deployment(self) -> Deployment:
+        """For producers and applications at this site, under the plan of now."""
+        config = self.config
+        return Deployment(config.graph, self._plan(), config.servers, config.settings)
+
+    def _plan(self) -> Plan:
+        plan = None if self.life is None else self.life.agent.plan
+        return self.config.plan if plan is None else plan
+
+    def _make_endpoint(self, http: Http) -> Endpoint:
+        return Endpoint(
+            http,
+            self.deployment,
+            self.config.site,
+            self.config.directory,
+            self._plan,
+            self.clock,
+            lambda: None if self.life is None else self.status(),
+            lambda: samples(self.status(), self.journal),
+            self.journal,
+        )
+
+    async def _leave(self) -> None:
+        """Nothing more comes in or goes out here."""
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None:
+            await endpoint.close()
+
     # --- the engine process
 
-    def _start_driver(self, spark: Spark) -> Driver:
+    def _say(self, command: Command) -> None:
+        assert self.config.spark is not None
+        if self._driver is None:
+            self._start_driver(self.config.spark)
+        else:
+            self._driver.say(command)
+
+    def _start_driver(self, spark: Spark) -> None:
         access = self.config.access(self.config.site)
         settings = Settings(
             server=Server(
@@ -171,7 +218,9 @@ class SiteAgent:
             batch_bytes=spark.batch_bytes,
             conf=spark.conf,
         )
-        return Driver(settings, self.journal, self._on_driver, self._on_driver_gone, self._on_driver_failed)
+        self._driver = Driver(
+            settings, self.journal, self._on_driver, self._on_driver_gone, self._on_driver_failed
+        )
 
     def _on_driver(self, event: Event) -> None:
         if self.life is not None and self.life.engines is not None:
@@ -232,7 +281,8 @@ class SiteAgent:
     def status(self) -> SiteStatus:
         assert self.life is not None
         peers = {site: line.connected for site, line in self._lines.items() if site != self.config.site}
-        return status(self.life, self.lives, peers, self.metrics_port, self.clock())
+        ready = self._driver is not None and self._driver.ready
+        return status(self.life, self.lives, peers, self.metrics_port, self.http_port, self.clock(), ready)
 
     async def _tell_status(self, received: Msg) -> None:
         if received.reply and self.life is not None:

@@ -38,7 +38,7 @@ class Client:
         self.journal = journal
         self.failure: BaseException | None = None
         self.failed = asyncio.Event()
-        self.executor = Executor({Send: self._send, **table}, self._fail)
+        self.executor = Executor({Send: self.send, **table}, self.fail)
         self._hear = hear
         self._lines: dict[str, Line] = {}
 
@@ -50,7 +50,7 @@ class Client:
                 hears: dict[str, Hear] = {subject: self._on_message}
                 self._lines[site] = Line(site, self.name, self.deployment.access, hears, self.journal)
 
-    def _send(self, effect: Send) -> None:
+    def send(self, effect: Send) -> None:
         line = self._lines.get(effect.to)
         if line is not None:
             subject = names.inbox(self.deployment.graph.name, effect.to, self.name)
@@ -65,7 +65,7 @@ class Client:
             return
         self._hear(sender, message)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         self.failure = error
         self.failed.set()
 

@@ -12,9 +12,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import msgspec
 import psutil
 import pyarrow as pa
 
@@ -27,12 +28,13 @@ from anabranch.protocols.settings import Settings
 from anabranch.site import keys
 from anabranch.site.accounts import configuration
 from anabranch.site.config import Deployment, SiteConfig, Spark
+from anabranch.site.http.settings import Http
 from anabranch.site.journal import Journal
 from anabranch.site.producer import Producer
 from anabranch.site.questions import offer, status_at
 from anabranch.site.replay import Pace, Replay, first_arrival
 from anabranch.site.status import SiteStatus
-from anabranch.site.subscription import Receiver, subscribe
+from anabranch.site.subscription import Receiver
 from anabranch.streams.batch import Batch
 from anabranch.topology import Topology
 
@@ -47,7 +49,8 @@ class ClusterError(RuntimeError):
 class Cluster:
     """The sites of ``topology``, each under ``directory``. ``resolve``: where links go that lead through
     something (an emulator of a wide area); unless given, straight to the server. ``spark``: of all sites, or
-    of each. ``secure``: with certificates and permissions, as between hosts.
+    of each. ``secure``: with certificates and permissions, as between hosts. ``http``: the endpoint of every
+    site, each at a port of its own.
 
     Use it as an asynchronous context: whatever happens, no process is left behind.
     """
@@ -63,6 +66,7 @@ class Cluster:
         sync: str = "always",
         spark: Spark | Mapping[str, Spark | None] | None = None,
         secure: bool = False,
+        http: Http | None = None,
     ) -> None:
         self.graph = graph_of(query)
         check_plan(plan, self.graph, topology)
@@ -70,7 +74,10 @@ class Cluster:
         self.plan = plan
         self.directory = directory
         self.settings = settings or Settings()
-        self.ports = dict(zip(topology.names, _free_ports(len(topology.names)), strict=True))
+        count = len(topology.names)
+        ports = free_ports(2 * count)
+        self.ports = dict(zip(topology.names, ports[:count], strict=True))
+        self.http_ports = dict(zip(topology.names, ports[count:], strict=True))
         self.journal = Journal(directory / "clients.jsonl")
         self._resolve = resolve or self.server_of
         self._sync = sync
@@ -78,6 +85,7 @@ class Cluster:
         self._keys = directory / "keys" if secure else None
         if self._keys is not None:
             keys.create(self._keys, {site: ["127.0.0.1"] for site in topology.names})
+        self._http = http
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def server_of(self, site: str, to: str) -> tuple[str, int]:
@@ -131,6 +139,7 @@ class Cluster:
             self._spark.get(site),
             None if self._keys is None else keys.of_site(self._keys, site),
             bound=True,
+            http=self._http_of(site),
         )
         path = directory / "site.json"
         path.write_bytes(config.to_json())
@@ -150,6 +159,9 @@ class Cluster:
         return ServerSettings(
             site, self.directory / site / "log", port=self.ports[site], sync=self._sync, extra=extra
         )
+
+    def _http_of(self, site: str) -> Http | None:
+        return None if self._http is None else msgspec.structs.replace(self._http, port=self.http_ports[site])
 
     async def ready(self, patience: float = 60.0) -> None:
         """Until every site that was started answers."""
@@ -273,9 +285,10 @@ class Cluster:
         near = next(s.site for s in self.plan.subscriptions if s.name == name)
         return Receiver(self.deployment(near), name, self.journal)
 
-    def subscribe(self, output: str) -> AsyncIterator[Batch]:
-        near = next((s.site for s in self.plan.subscriptions if s.output == output), self.topology.names[0])
-        return subscribe(self.deployment(near), output, self.journal)
+    def near(self, output: str) -> Deployment:
+        """For an application of ``output``, at the place of its first subscription."""
+        sites = [s.site for s in self.plan.subscriptions if s.output == output]
+        return self.deployment(sites[0] if sites else self.topology.names[0])
 
     async def collect(self) -> dict[str, list[Batch]]:
         """What every application of the plan receives, to the end of its stream."""
@@ -292,7 +305,7 @@ class Cluster:
         return received
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Held all at once, so that they differ."""
     """Below those that the system gives to outgoing connections: a server that is started again must find its
     own free."""

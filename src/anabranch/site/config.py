@@ -16,6 +16,7 @@ from anabranch.log.connection import Access, Tls
 from anabranch.log.server import ServerSettings
 from anabranch.plan import Plan
 from anabranch.protocols.settings import Settings
+from anabranch.site.http.settings import Http
 from anabranch.streams.batch import with_ids
 from anabranch.types import arrow_schema
 
@@ -42,8 +43,9 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``servers``: for each site of the deployment, this one too, the URL at which this site reaches its log
     server. ``log``: the server that this site runs itself; None if it is run by somebody else.
     ``spark``: what runs the fragments; None: the Arrow engine, in the agent's own process. ``tls``: who this
-    site is; None: everything is on this machine. ``metrics_port`` 0: any that is free. ``bound``: the site
-    ends when its standard input does."""
+    site is; None: everything is on this machine. ``http``: where producers and readers reach this site over
+    HTTP; None: nowhere. ``metrics_port`` 0: any that is free. ``bound``: the site ends when its standard
+    input does."""
 
     site: str
     directory: Path
@@ -57,6 +59,7 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls: Tls | None = None
     metrics_port: int = 0
     bound: bool = False
+    http: Http | None = None
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -78,6 +81,8 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             config = msgspec.json.decode(path.read_bytes(), type=SiteConfig, dec_hook=_path)
             config.graph.validate()
+            if config.http is not None:
+                config.http.check()
         except OSError as error:
             raise ConfigError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
         except (msgspec.DecodeError, ValueError) as error:

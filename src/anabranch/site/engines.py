@@ -64,7 +64,7 @@ class Engines:
         self._answer = answer
         self._journal = journal
         self._wanted: dict[str, driver.Run] = {}
-        self._runs: dict[str, str] = {}
+        self.runs: dict[str, str] = {}
         """The run that each fragment's engine is in."""
         self._handed: dict[str, tuple[str, int]] = {}
         """The last batch of each that the protocols have been given."""
@@ -117,7 +117,7 @@ class Engines:
 
     def _forget(self, fragment: str) -> None:
         self._wanted.pop(fragment, None)
-        self._runs.pop(fragment, None)
+        self.runs.pop(fragment, None)
         self._handed.pop(fragment, None)
         self._early.pop(fragment, None)
         self.progress.pop(fragment, None)
@@ -152,7 +152,7 @@ class Engines:
             resumed=event.resumed,
             why=event.reason,
         )
-        self._runs[event.fragment] = event.run
+        self.runs[event.fragment] = event.run
         self._step(self._agent.on_engine_started, self._clock(), event.fragment, event.run)
         for message, reply in self._early.pop(event.fragment, ()):
             self._take(message, reply)
@@ -193,14 +193,14 @@ class Engines:
         except Malformed as error:
             self._refuse(reply, error)
             return
-        if message.fragment in self._wanted and message.fragment not in self._runs:
+        if message.fragment in self._wanted and message.fragment not in self.runs:
             self._early.setdefault(message.fragment, []).append((message, reply))
         else:
             self._take(message, reply)
 
     def _take(self, message: handover.Handover, reply: str) -> None:
         try:
-            if self._runs.get(message.fragment) != message.run:
+            if self.runs.get(message.fragment) != message.run:
                 raise Malformed(f"run {message.run} of {message.fragment} is not the one that runs here")
             match message:
                 case handover.Piece():

@@ -19,7 +19,8 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Journal:
-    """Lines go to ``path``, or to standard error. ``told``: what every line says besides."""
+    """Lines go to ``path``; without one, only events, to standard error. ``told``: what every line says
+    besides."""
 
     def __init__(self, path: Path | None = None, **told: Any) -> None:
         self.counts: Counter[tuple[str, Labels]] = Counter()
@@ -35,9 +36,13 @@ class Journal:
         kind = type(event).__name__
         self.count("events", event=kind)
         fields: dict[str, Any] = msgspec.structs.asdict(event)
-        self.write(kind, **told, **fields)
+        self._line(kind, {**told, **fields})
 
     def write(self, what: str, **fields: Any) -> None:
+        if self._path is not None:
+            self._line(what, fields)
+
+    def _line(self, what: str, fields: dict[str, Any]) -> None:
         line = {"time": round(time.time(), 6), "what": what, **self._told, **fields}
         self._open().write(msgspec.json.encode(line, enc_hook=str).decode() + "\n")
 

@@ -184,10 +184,10 @@ class Life:
     def on_record(self, stream: str, source: str, position: int, record: Record) -> None:
         """While an append of the stream is on its way, what comes is kept, and then goes in one."""
         waiting = self._of(stream)
-        waiting.add((source, position, record))
-        if waiting.arrived_bytes >= self.config.settings.message_bytes:
+        if waiting.arrived_bytes + record.size > self.config.settings.message_bytes:
             self._take(waiting)
-        elif not waiting.appending and not waiting.scheduled:
+        waiting.add((source, position, record))
+        if not waiting.appending and not waiting.scheduled:
             waiting.scheduled = True
             asyncio.get_running_loop().call_soon(partial(self._take, waiting))
 

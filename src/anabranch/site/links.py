@@ -13,6 +13,7 @@ import pyarrow as pa
 from anabranch.log import names
 from anabranch.log.codec import Malformed, decode
 from anabranch.log.connection import FAILURES, Access, Connection, connect
+from anabranch.log.tasks import end
 from anabranch.protocols.effects import CloseBranch, OpenBranch
 from anabranch.protocols.records import Record
 from anabranch.site.backoff import Backoff
@@ -59,6 +60,7 @@ class Links:
         self.consumer = consumer
         self.journal = journal
         self.branches: dict[tuple[str, str], _Branch] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     def open(self, effect: OpenBranch) -> None:
         key = effect.stream, effect.source
@@ -70,7 +72,8 @@ class Links:
     def close_branch(self, effect: CloseBranch) -> None:
         branch = self.branches.pop((effect.stream, effect.source), None)
         if branch is not None:
-            branch.task.cancel()
+            self._closing = {task for task in self._closing if not task.done()}
+            self._closing.add(asyncio.create_task(end(branch.task)))
 
     def go_on(self, stream: str) -> None:
         """``stream`` has room again."""
@@ -81,9 +84,7 @@ class Links:
     async def close(self) -> None:
         tasks = [branch.task for branch in self.branches.values()]
         self.branches.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(end(*tasks), *self._closing)
 
 
 class _Branch:
@@ -168,9 +169,7 @@ class _Branch:
                 await asyncio.wait({self._work, asked}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 work, self._work = self._work, None
-                for task in (work, asked):
-                    task.cancel()
-                await asyncio.gather(work, asked, return_exceptions=True)
+                await end(work, asked)
             if not work.cancelled() and (failure := work.exception()) is not None:
                 raise failure
             if not connection.alive:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine
 from nats.aio.msg import Msg
 
 from anabranch.log.connection import FAILURES, Access, Connection, connect
+from anabranch.log.tasks import end
 from anabranch.site.backoff import Backoff
 from anabranch.site.journal import Journal
 
@@ -65,8 +66,7 @@ class Line:
                 await asyncio.wait({self._session})
             finally:
                 self.connected = False
-                self._session.cancel()
-                await asyncio.gather(self._session, return_exceptions=True)
+                await end(self._session)
                 await connection.close()
             self._drop()
             await asyncio.sleep(self._backoff.pause())
@@ -88,7 +88,7 @@ class Line:
                 await connection.client.subscribe(
                     subject, cb=hear, pending_msgs_limit=0, pending_bytes_limit=MOST
                 )
-            await connection.client.flush(timeout=5)
+            await connection.flush()
             self.connected = True
             self._backoff.reset()
             ahead = 0
@@ -105,11 +105,10 @@ class Line:
                     await connection.client.publish(subject, data)
                     ahead += len(data)
                     if ahead > _AHEAD:
-                        await connection.client.flush(timeout=60)
+                        await connection.flush()
                         ahead = 0
         except FAILURES as error:
             self._journal.write("line broke", peer=self.site, error=str(error) or type(error).__name__)
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end(self._task)

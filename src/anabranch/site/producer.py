@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from anabranch.input_tables import arriving
+from anabranch.input_tables import InputError, arriving
 from anabranch.protocols.effects import SetTimer
 from anabranch.protocols.messages import Accepted, Message, Resend
 from anabranch.protocols.producer import Producer as Protocol
@@ -15,11 +15,14 @@ from anabranch.site.client import Client
 from anabranch.site.clock import Clock
 from anabranch.site.config import ConfigError, Deployment
 from anabranch.site.journal import Journal
+from anabranch.site.screen import MESSAGE_MOST
 from anabranch.streams.batch import cut
 
 SUBMIT_BYTES = 1 << 20
 SUBMIT_ROWS = 50_000
 """Of one message."""
+TUPLE_MOST = MESSAGE_MOST - 1024
+"""Bytes of one tuple."""
 UNSAFE_MOST = 16 << 20
 """Bytes that may wait to be safe before ``send`` waits too."""
 
@@ -109,7 +112,14 @@ class Producer:
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         table = arriving(self.source, table, f"producer {self.name!r} of source {self.source.name!r}")
         batches = table.combine_chunks().to_batches(max_chunksize=SUBMIT_ROWS)
-        return [piece for batch in batches if batch.num_rows for piece in cut(batch, SUBMIT_BYTES)]
+        pieces = [piece for batch in batches if batch.num_rows for piece in cut(batch, SUBMIT_BYTES)]
+        largest = max((int(piece.nbytes) for piece in pieces), default=0)
+        if largest > TUPLE_MOST:
+            raise InputError(
+                f"producer {self.name!r} of source {self.source.name!r}: a tuple takes {largest} bytes, "
+                f"at most {TUPLE_MOST} go; keep what is larger elsewhere and send where it is"
+            )
+        return pieces
 
     async def _until(self, ready: Callable[[], bool]) -> None:
         while not ready():

@@ -20,6 +20,8 @@ from anabranch.streams.punctuation import BEGINNING, END
 from anabranch.topology import Topology
 from anabranch.types import arrow_schema
 
+MESSAGE_MOST = 3_500_000
+"""Bytes of tuples, ids included, that one message may bring: two of them must fit into another message."""
 _LARGEST = 2**62
 OF_SITES = (
     m.Mirror,
@@ -57,7 +59,7 @@ class Screen:
             if not by_hand:
                 raise Malformed(f"{where}: only sites say that; nothing was done")
         match message:
-            case m.Submit() | m.Mirrored() | m.CatchUp() | m.CaughtUp() | m.Mirror():
+            case m.Submit() | m.Ask() | m.Mirrored() | m.CatchUp() | m.CaughtUp() | m.Mirror():
                 self._of_entry(message, where)
             case m.Needed():
                 _counts((message.position,), where)
@@ -75,7 +77,7 @@ class Screen:
                 raise Malformed(f"{where}: sites are not told that; nothing was done")
 
     def _of_entry(
-        self, message: m.Submit | m.Mirrored | m.CatchUp | m.CaughtUp | m.Mirror, where: str
+        self, message: m.Submit | m.Ask | m.Mirrored | m.CatchUp | m.CaughtUp | m.Mirror, where: str
     ) -> None:
         if message.source not in self._sources:
             name = message.source[:40]
@@ -85,6 +87,8 @@ class Screen:
                 self._rows(message.rows, self._submitted[message.source], where)
                 _counts((message.first, message.attempt, message.safe[0]), where)
                 _times((message.promise, message.high, message.safe[1]), where)
+            case m.Ask():
+                _counts((message.attempt,), where)
             case m.Mirror():
                 self._mirror(message, where)
             case m.Mirrored():

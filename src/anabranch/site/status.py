@@ -15,13 +15,15 @@ from anabranch.streams.punctuation import BEGINNING, END
 
 
 class BranchStatus(msgspec.Struct, frozen=True):
-    """``first``: the share of the stream's tuples that came first on this branch. ``lag``: how far, in
-    seconds of event time, its punctuation is behind the stream's own; None before it has told one."""
+    """``behind``: records that its log held when it sent the last one. ``first``: the share of the stream's
+    tuples that came first on this branch. ``lag``: how far, in seconds of event time, its punctuation is
+    behind the stream's own; None before it has told one."""
 
     stream: str
     source: str
     connected: bool
     position: int
+    behind: int
     received: int
     first: float
     lag: float | None
@@ -38,7 +40,8 @@ class StreamStatus(msgspec.Struct, frozen=True):
 
 
 class SiteStatus(msgspec.Struct, frozen=True):
-    """``refused``: by its log server and its HTTP server, by kind: ``docs/guides/operations.md``.
+    """``driver``: whether the site's engine process is ready; ``engines``: the run of each fragment's.
+    ``refused``: by its log server and its HTTP server, by kind: ``docs/guides/operations.md``.
     ``certificate_expires``: in seconds since 1970; None: it has none."""
 
     site: str
@@ -55,11 +58,22 @@ class SiteStatus(msgspec.Struct, frozen=True):
     peers: dict[str, bool]
     events: dict[str, int]
     metrics_port: int
+    http_port: int = 0
+    driver: bool = False
+    engines: dict[str, str] = {}
     refused: dict[str, int] = {}
     certificate_expires: float | None = None
 
 
-def status(life: Life, lives: int, peers: dict[str, bool], metrics_port: int, now: int) -> SiteStatus:
+def status(
+    life: Life,
+    lives: int,
+    peers: dict[str, bool],
+    metrics_port: int,
+    http_port: int,
+    now: int,
+    driver: bool,
+) -> SiteStatus:
     agent = life.agent
     epoch, coordinator = agent.version
     branches = [
@@ -87,6 +101,9 @@ def status(life: Life, lives: int, peers: dict[str, bool], metrics_port: int, no
         peers,
         _counted(life.journal, "events", "event"),
         metrics_port,
+        http_port,
+        driver,
+        {} if life.engines is None else dict(life.engines.runs),
         _counted(life.journal, "refused", "why"),
         None if life.config.tls is None else expires(life.config.tls).timestamp(),
     )
@@ -104,6 +121,7 @@ def _branches(life: Life, stream: str, rejoin: Rejoin) -> Iterator[BranchStatus]
             source,
             link is not None and link.connected,
             reader.position or 0,
+            0 if link is None or link.tail is None else link.tail.behind,
             rejoin.received[reader.index],
             round(firsts[reader.index] / total, 4),
             round(max(0, behind) / 1e6, 3) if told else None,
@@ -134,6 +152,7 @@ def samples(snapshot: SiteStatus, journal: Journal) -> Iterator[Sample]:
         labels = (("stream", branch.stream), ("branch", branch.source))
         yield "gauge", "branch_connected", labels, float(branch.connected)
         yield "gauge", "branch_position", labels, branch.position
+        yield "gauge", "branch_behind_records", labels, branch.behind
         yield "gauge", "branch_first_share", labels, branch.first
         if branch.lag is not None:
             yield "gauge", "branch_lag_seconds", labels, branch.lag

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
 
-from anabranch.plan import PlanError
+from anabranch.plan import Plan, PlanError
 from anabranch.protocols.application import Application
 from anabranch.protocols.effects import CloseBranch, Deliver, OpenBranch, Report
+from anabranch.protocols.events import Gap
 from anabranch.protocols.messages import Message, PlanOffer
 from anabranch.protocols.records import Record
 from anabranch.site.client import Client
@@ -23,10 +25,23 @@ BUFFER_BYTES = 16 << 20
 
 class Receiver:
     """One subscription of the plan, as an asynchronous iterator of batches: ``_ts``, ``_hi``, ``_lo``, the
-    output's columns. It ends when the stream does."""
+    output's columns. It ends when the stream does.
 
-    def __init__(self, deployment: Deployment, name: str, journal: Journal | None = None) -> None:
-        plan = deployment.plan
+    ``ordered``: in order of timestamps, whatever the output says. ``after``: only what has a later timestamp.
+    ``view`` makes of a plan the one that is followed, and so gives branches to a reader that no plan knows.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        name: str,
+        journal: Journal | None = None,
+        ordered: bool = False,
+        after: int | None = None,
+        view: Callable[[Plan], Plan] | None = None,
+    ) -> None:
+        self._view = view or (lambda plan: plan)
+        plan = self._view(deployment.plan)
         subscription = next((s for s in plan.subscriptions if s.name == name), None)
         if subscription is None:
             known = [s.name for s in plan.subscriptions]
@@ -38,8 +53,12 @@ class Receiver:
         self._settings = deployment.settings
         self._plan = plan
         self._protocol = Application(
-            name, output.stream, output.order == "timestamp", deployment.settings, self._clock()
+            name, output.stream, ordered or output.order == "timestamp", deployment.settings, self._clock()
         )
+        if after is not None:
+            self._protocol.begin_after(after)
+        self.gaps: list[Gap] = []
+        """What was reported as missing; whoever reads them takes them out."""
         self._links = Links(
             name,
             deployment.graph.name,
@@ -56,12 +75,12 @@ class Receiver:
                 OpenBranch: self._links.open,
                 CloseBranch: self._links.close_branch,
                 Deliver: self._deliver,
-                Report: lambda effect: self.journal.event(effect.event),
+                Report: self._report,
             },
             self._hear,
             self.journal,
         )
-        self._delivered: asyncio.Queue[Batch | None] = asyncio.Queue()
+        self._delivered: asyncio.Queue[tuple[Batch, int] | None] = asyncio.Queue()
         self.waiting = 0
         """Bytes that the application has not taken yet."""
         self._ended = False
@@ -95,17 +114,29 @@ class Receiver:
         return self
 
     async def __anext__(self) -> Batch:
+        taken = await self.take()
+        if taken is None:
+            raise StopAsyncIteration
+        return taken[0]
+
+    async def take(self) -> tuple[Batch, int] | None:
+        """The next batch, and a timestamp: with it, all tuples up to that one have been taken. None at the
+        end."""
         if self._ended and self._delivered.empty():
-            raise StopAsyncIteration
-        rows = await self._delivered.get()
+            return None
+        taken = await self._delivered.get()
         self._client.check()
-        if rows is None:
-            raise StopAsyncIteration
-        was_busy = self.is_busy("")
-        self.waiting -= rows.nbytes
-        if was_busy and not self.is_busy(""):
-            self._links.go_on(self._protocol.stream)
-        return rows
+        if taken is not None:
+            was_busy = self.is_busy("")
+            self.waiting -= taken[0].nbytes
+            if was_busy and not self.is_busy(""):
+                self._links.go_on(self._protocol.stream)
+        return taken
+
+    @property
+    def idle(self) -> bool:
+        """Whether all that has come has been taken."""
+        return self._delivered.empty()
 
     async def close(self) -> None:
         await self._client.close()
@@ -113,8 +144,8 @@ class Receiver:
 
     # --- what happens
 
-    def _follow(self, plan: object) -> None:
-        self._client.executor.do(self._protocol.connect, self._clock(), plan)
+    def _follow(self, plan: Plan) -> None:
+        self._client.executor.do(self._protocol.connect, self._clock(), self._view(plan))
         self._client.talk_to(self._protocol.carriers)
 
     def _tick(self) -> None:
@@ -128,7 +159,12 @@ class Receiver:
 
     def _deliver(self, effect: Deliver) -> None:
         self.waiting += effect.rows.nbytes
-        self._delivered.put_nowait(effect.rows)
+        self._delivered.put_nowait((effect.rows, self.punctuation))
+
+    def _report(self, effect: Report) -> None:
+        self.journal.event(effect.event)
+        if isinstance(effect.event, Gap):
+            self.gaps.append(effect.event)
 
     def _check_end(self) -> None:
         if (self._protocol.complete or self._client.failure is not None) and not self._ended:
@@ -154,10 +190,19 @@ class Receiver:
         return self.waiting > BUFFER_BYTES
 
 
+class Sites(Protocol):
+    """Whoever has sites running, as :class:`anabranch.site.cluster.Cluster`."""
+
+    def near(self, output: str) -> Deployment:
+        """For an application of ``output``."""
+        ...
+
+
 async def subscribe(
-    deployment: Deployment, output: str, journal: Journal | None = None
+    sites: Sites | Deployment, output: str, journal: Journal | None = None
 ) -> AsyncIterator[Batch]:
     """Each tuple of ``output`` once, as the plan's first subscription to it receives them."""
+    deployment = sites if isinstance(sites, Deployment) else sites.near(output)
     names = [s.name for s in deployment.plan.subscriptions if s.output == output]
     if not names:
         known = sorted({s.output for s in deployment.plan.subscriptions})

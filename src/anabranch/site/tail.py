@@ -46,6 +46,8 @@ class Tail:
     ) -> None:
         self._gate = gate
         self.next = position
+        self.behind = 0
+        """Records that the log held, beyond the last one that came, when it was sent."""
         self._client = client
         self._name = name
         self._batch = max(1, window // REQUESTS)
@@ -101,7 +103,9 @@ class Tail:
         # Only a request that is on its way has a heartbeat.
         patience = 3 * _HEARTBEAT if self._owed < REQUESTS else None
         try:
-            return await asyncio.wait_for(self._news.get(), patience)
+            # Not wait_for: that may swallow a cancellation.
+            async with asyncio.timeout(patience):
+                return await self._news.get()
         except TimeoutError:
             raise Unreadable(f"{self._name}: its consumer has fallen silent") from None
 
@@ -135,10 +139,12 @@ class Tail:
 
     def _on_record(self, message: Msg) -> None:
         """Its position is in the subject that an acknowledgement would go to."""
-        position = int(message.reply.split(".")[-4]) - 1
+        tokens = message.reply.split(".")
+        position = int(tokens[-4]) - 1
         if position < self.next:
             return
         if position > self.next:
             raise Unreadable(f"{self._name}: positions {self.next} to {position - 1} have been trimmed")
         self.next += 1
+        self.behind = int(tokens[-1])
         self._take(position, message.data)

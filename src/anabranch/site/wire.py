@@ -20,6 +20,7 @@ _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         m.Submit,
+        m.Ask,
         m.Accepted,
         m.Resend,
         m.Mirror,

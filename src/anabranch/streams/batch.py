@@ -49,12 +49,18 @@ def assemble(ts: Ints, hi: Ints, lo: Ints, columns: Sequence[pa.Array], schema: 
 
 
 def cut(batch: Batch, limit: int) -> list[Batch]:
-    """The same rows in batches of about ``limit`` bytes at most, as far as rows are smaller than that."""
-    pieces = -(-int(batch.nbytes) // limit)
-    if pieces <= 1:
+    """The same rows in batches of ``limit`` bytes at most, as far as single rows are smaller than that.
+
+    >>> rows = pa.record_batch({"v": pa.array(range(100), pa.int64())})
+    >>> [piece.num_rows for piece in cut(rows, 300)]
+    [34, 34, 32]
+    """
+    if batch.nbytes <= limit or batch.num_rows == 1:
         return [batch]
+    pieces = min(batch.num_rows, -(-int(batch.nbytes) // limit))
     step = -(-batch.num_rows // pieces)
-    return [batch.slice(first, step) for first in range(0, batch.num_rows, step)]
+    parts = [batch.slice(first, step) for first in range(0, batch.num_rows, step)]
+    return [piece for part in parts for piece in cut(part, limit)]
 
 
 def concat(batches: Sequence[Batch]) -> Batch:

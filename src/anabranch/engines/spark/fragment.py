@@ -54,7 +54,7 @@ def start_query(spark: Any, run: Run, name: str, life: str, settings: Settings) 
     """The streaming query of ``run``, under way. ``name`` is the run's own; ``life`` the driver's. The
     checkpoint is used as it is found."""
     graph = Graph.from_json(bytes(run.graph))
-    chosen = way(graph, run.operators)
+    chosen = way(graph, run.operators, run.exports)
     if chosen is None:
         raise Inexact(
             f"operators {list(run.operators)} cannot be one fragment of Spark's: windows and joins follow "

@@ -115,7 +115,8 @@ class Replay:
             salts=salts,
             patience=patience,
         )
-        self._groups = cuts(graph, graph.order())
+        wanted = {output.stream for output in graph.outputs}
+        self._groups = cuts(graph, graph.order(), wanted)
         exports = {stream for group in self._groups for stream in exports_of(graph, group, self._groups)}
         taken = {stream for group in self._groups for stream in inputs_of(graph, group)}
         self._logs = {
@@ -165,6 +166,12 @@ class Replay:
         last = self.collector.last.get((f"group{number}", "replay"), -1)
         checkpoint = self._directory / f"group{number}" / "spark"
         while committed(checkpoint) < last and time.monotonic() < until and self.queries[number].isActive:
+            time.sleep(0.02)
+
+    def wait_for_batch(self, number: int, patience: float = 20.0) -> None:
+        """Until a query has handed over a batch, or it seems that none will come."""
+        until = time.monotonic() + patience
+        while (f"group{number}", "replay") not in self.collector.last and time.monotonic() < until:
             time.sleep(0.02)
 
     def restart(self, number: int) -> None:

@@ -37,6 +37,21 @@ def check_covered(graph: Graph, topology: Topology, plan: Plan) -> None:
             )
 
 
+def check_reminders(graph: Graph, topology: Topology, plan: Plan, settings: Settings) -> None:
+    """Raises FlowError if an entry point may be reminded by another of what is still on its way to it, and
+    get it from there sooner."""
+    for source in graph.sources:
+        origin, *peers = plan.entries[source.name]
+        for peer in peers if len(peers) > 1 and source.identity == "sequence" else ():
+            longest = max(topology.link(origin, peer).delay)
+            if longest >= settings.mirror_retry:
+                raise FlowError(
+                    f"source {source.name!r}: from {origin!r} to {peer!r} it takes up to {longest / 1e6:g} "
+                    f"s, but entry points remind each other after {settings.mirror_retry / 1e6:g} s, which "
+                    "the flow model does not cover; raise mirror_retry, or run simulate instead"
+                )
+
+
 def check_pressure(
     plan: Plan, topology: Topology, settings: Settings, entrances: Mapping[str, Entrance], passage: Passage
 ) -> None:

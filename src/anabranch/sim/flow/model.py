@@ -13,7 +13,7 @@ from anabranch.input_tables import HasGraph, check_inputs, graph_of
 from anabranch.plan import Plan, check_plan
 from anabranch.protocols.settings import Settings
 from anabranch.sim.flow.entrance import Entrance
-from anabranch.sim.flow.limits import check_covered, check_pressure
+from anabranch.sim.flow.limits import check_covered, check_pressure, check_reminders
 from anabranch.sim.flow.lineage import Ids, Lineage, trace
 from anabranch.sim.flow.passage import Passage
 from anabranch.streams.batch import TIMESTAMP, Ints, ids, timestamps
@@ -50,6 +50,7 @@ def flow(
     check_plan(plan, graph, topology)
     settings = settings or Settings()
     check_covered(graph, topology, plan)
+    check_reminders(graph, topology, plan, settings)
     arrivals = {source.name: _arrivals(source, tables[source.name]) for source in graph.sources}
     close = max((int(times[-1]) for times in arrivals.values() if len(times)), default=0) + 1
     entrances = {

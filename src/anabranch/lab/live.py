@@ -1,0 +1,216 @@
+"""A query on live sites of this machine, with the links of a topology between them: inputs paced on real
+time, faults at their times, and all that the applications receive written down with the time of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from anabranch.graph import Graph
+from anabranch.link_faults import Cut
+from anabranch.plan import Plan
+from anabranch.protocols.settings import Settings
+from anabranch.site.cluster import Cluster, ClusterError
+from anabranch.site.config import Spark
+from anabranch.site.wan import Wan
+from anabranch.streams.batch import TIMESTAMP, Batch, with_ids
+from anabranch.topology import Topology
+from anabranch.types import arrow_schema
+
+SECOND = 1_000_000
+Inputs = Mapping[str, pa.Table]
+
+
+class Kill(msgspec.Struct, frozen=True):
+    """SIGKILL to all processes of ``site``, ``at`` seconds after the first tuple; started again ``until``."""
+
+    site: str
+    at: float
+    until: float
+
+
+class CutOff(msgspec.Struct, frozen=True):
+    """No link to or from ``site`` carries anything between ``at`` and ``until``."""
+
+    site: str
+    at: float
+    until: float
+
+
+Fault = Kill | CutOff
+
+
+class LiveRun(msgspec.Struct, frozen=True):
+    """``deliveries``: for each application what it received, in order, with the time of it, ``delivered``.
+    ``begun``: when the first tuple came, on the same clock. ``up_s``: until the engines were ready.
+    ``first_arrivals``: for each application how many tuples each branch brought first. ``done``: what was
+    done when, in seconds after ``begun``."""
+
+    inputs: Inputs
+    deliveries: dict[str, pa.Table]
+    stalled: dict[str, int]
+    first_arrivals: dict[str, dict[str, int]]
+    begun: int
+    up_s: float
+    done: tuple[tuple[float, str], ...]
+    accepted: dict[str, pa.Table] = {}
+
+
+class LiveSites:
+    """The cluster and the links; ``say`` is told in words what happens. Use it as an asynchronous context."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        topology: Topology,
+        plan: Plan,
+        directory: Path,
+        spark: Spark | None,
+        settings: Settings | None = None,
+        say: Callable[[str], None] = lambda words: None,
+    ) -> None:
+        self.graph = graph
+        self.plan = plan
+        self.wan = Wan(topology)
+        self.cluster = Cluster(
+            graph, topology, plan, directory, settings, resolve=self.wan.address, spark=spark
+        )
+        self._sites = topology.names
+        self._spark = spark
+        self._say = say
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> LiveSites:
+        begun = time.monotonic()
+        await self.wan.start({site: self.cluster.server_of(site, site) for site in self._sites})
+        self._stack.push_async_callback(self.wan.close)
+        try:
+            await self._stack.enter_async_context(self.cluster)
+            self._say(f"{len(self._sites)} sites are up")
+            await self._engines_ready()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        self.up_s = round(time.monotonic() - begun, 1)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _engines_ready(self, patience: float = 120.0) -> None:
+        if self._spark is None:
+            return
+        until = time.monotonic() + patience
+        for site in dict.fromkeys(site for sites in self.plan.replicas.values() for site in sites):
+            while not (await self.cluster.status(site)).driver:
+                if time.monotonic() > until:
+                    raise ClusterError(
+                        f"Spark does not start at site {site!r}; look at {self.cluster.directory / site}"
+                    )
+                await asyncio.sleep(0.2)
+            self._say(f"Spark is up at {site}")
+
+    async def play(
+        self,
+        inputs_from: Callable[[int], Inputs],
+        faults: Sequence[Fault],
+        patience: float,
+        heard: Callable[[str, Batch, int], None] = lambda application, rows, now: None,
+    ) -> LiveRun:
+        """Feeds what ``inputs_from`` gives for a time line that begins now, and lets the faults happen. Ends
+        with the applications' streams, or ``patience`` seconds after the inputs."""
+        begun = (time.time_ns() // 1000 // SECOND + 1) * SECOND
+        inputs = inputs_from(begun)
+        done: list[tuple[float, str]] = []
+        received: dict[str, list[tuple[int, Batch]]] = {s.name: [] for s in self.plan.subscriptions}
+        stalled: dict[str, int] = {}
+        firsts: dict[str, dict[str, int]] = {}
+
+        async def take(name: str, fed: asyncio.Event) -> None:
+            async with self.cluster.receiver(name) as receiver:
+                try:
+                    async for rows in _within(receiver, fed, patience):
+                        now = time.time_ns() // 1000
+                        received[name].append((now, rows))
+                        heard(name, rows, now)
+                except TimeoutError:
+                    stalled[name] = receiver.punctuation
+                firsts[name] = receiver.first_arrivals
+
+        fed = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            for name in received:
+                tasks.create_task(take(name, fed))
+            await asyncio.sleep(max(0.0, begun / SECOND - time.time()))
+            failing = [tasks.create_task(self._befall(fault, begun, done)) for fault in faults]
+            await self.cluster.feed(inputs)
+            await asyncio.gather(*failing)
+            fed.set()
+        tables = {name: self._table(name, batches) for name, batches in received.items()}
+        return LiveRun(inputs, tables, stalled, firsts, begun, self.up_s, tuple(sorted(done)))
+
+    async def _befall(self, fault: Fault, begun: int, done: list[tuple[float, str]]) -> None:
+        async def at(seconds: float) -> None:
+            await asyncio.sleep(max(0.0, begun / SECOND + seconds - time.time()))
+
+        def happens(words: str) -> None:
+            done.append((round(time.time() - begun / SECOND, 1), words))
+            self._say(words)
+
+        await at(fault.at)
+        match fault:
+            case Kill(site=site):
+                self.cluster.kill_site(site)
+                happens(f"{site} is killed: every process of it, SIGKILL")
+                await at(fault.until)
+                self.cluster.start(site)
+                happens(f"{site} starts again, with its log and nothing else")
+            case CutOff(site=site):
+                length = fault.until - fault.at
+                for other in self._sites:
+                    if other != site:
+                        self.wan.apply(Cut(site, other, 0.0, length))
+                        self.wan.apply(Cut(other, site, 0.0, length))
+                happens(f"{site} is cut off from everyone")
+                await at(fault.until)
+                happens(f"{site} is back")
+
+    def _table(self, name: str, batches: list[tuple[int, Batch]]) -> pa.Table:
+        output = next(s.output for s in self.plan.subscriptions if s.name == name)
+        stream = next(o.stream for o in self.graph.outputs if o.name == output)
+        table = pa.Table.from_batches(
+            [rows for _, rows in batches], with_ids(arrow_schema(self.graph.schema(stream)))
+        )
+        names = table.column_names
+        table = table.select([names[0], *names[3:], names[1], names[2]]).rename_columns(
+            ["ts", *names[3:], "_hi", "_lo"]
+        )
+        delivered = pa.array([now for now, rows in batches for _ in range(rows.num_rows)], pa.int64())
+        return table.append_column("delivered", delivered.view(TIMESTAMP))
+
+
+async def _within(
+    receiver: AsyncIterator[Batch], fed: asyncio.Event, patience: float
+) -> AsyncIterator[Batch]:
+    """What comes; a TimeoutError if ``fed`` has been set and nothing more comes for ``patience`` seconds."""
+    ending: asyncio.Task[object] = asyncio.create_task(fed.wait())
+    try:
+        while True:
+            following = asyncio.ensure_future(anext(receiver))
+            try:
+                await asyncio.wait({following, ending}, return_when=asyncio.FIRST_COMPLETED)
+                try:
+                    rows = await (following if not ending.done() else asyncio.wait_for(following, patience))
+                except StopAsyncIteration:
+                    return
+            finally:
+                following.cancel()
+            yield rows
+    finally:
+        ending.cancel()

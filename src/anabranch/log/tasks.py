@@ -1,0 +1,18 @@
+"""Ending tasks for certain."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+
+async def end(*tasks: asyncio.Task[Any] | None) -> None:
+    """Returns once they have ended. ``asyncio.wait_for``, which the NATS client uses throughout, may swallow
+    a cancellation that comes together with the result it waits for (until Python 3.12): so it is said again.
+    """
+    left = {task for task in tasks if task is not None and not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=0.1)
+    await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)

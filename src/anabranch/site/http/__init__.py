@@ -1,0 +1,1 @@
+"""A site's HTTP endpoint: tuples enter and results leave by it."""

@@ -196,6 +196,6 @@ async def nonsense(sites: Sites) -> None:
 async def _publish(sites: Sites, messages: list[Any]) -> None:
     connection = await connect(Access(sites.urls["paris"]), "stranger", lambda: None)
     for data in messages:
-        await connection.client.publish(names.inbox("busy", "paris"), data)
+        await connection.client.publish(names.inbox("busy", "paris", "x"), data)
     await connection.client.flush(timeout=5)
     await connection.close()

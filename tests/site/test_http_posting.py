@@ -103,7 +103,9 @@ def test_a_client_goes_on_when_sites_die(tmp_path: Path) -> None:
                 while True:
                     port = cluster.http_ports[names[turn % 2]]
                     try:
-                        status, told = await post(port, body, producer="load", first=sent, turn=turn, **headers)
+                        status, told = await post(
+                            port, body, producer="load", first=sent, turn=turn, **headers
+                        )
                         if status == 200:
                             return int(told["next"])
                         assert status in (409, 503), told
@@ -147,7 +149,10 @@ def test_tuples_without_a_name_are_closed_by_the_next_life(tmp_path: Path) -> No
                 if status == 200:
                     break
                 await asyncio.sleep(0.1)
-            cluster._processes["paris"].terminate()
+            journal = tmp_path / "paris" / "agent.jsonl"
+            while "earlier life closed" not in journal.read_text():
+                await asyncio.sleep(0.1)
+            cluster.terminate("paris")
             batches = await received
             assert sum(batch.num_rows for batch in batches) == 2
 

@@ -190,6 +190,10 @@ class Cluster:
         self._processes.clear()
         self.journal.close()
 
+    def terminate(self, site: str) -> None:
+        """Asks a site to stop."""
+        self._processes[site].terminate()
+
     def _runs(self, site: str) -> bool:
         process = self._processes.get(site)
         return process is not None and process.poll() is None

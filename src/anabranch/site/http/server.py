@@ -52,19 +52,25 @@ class _Connection(H11Protocol):  # type: ignore[misc]
         self._settings = settings
         self._refuse = refuse
         self._head: asyncio.TimerHandle | None = None
+        self._turned_away = False
         self.app_state = {"abort": self.abort}
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         if len(self.connections) > self._settings.connections:
             self._refuse("connections", "there are too many connections", self._who())
-            transport.write(_FULL)
-            transport.close()
+            self._turned_away = True
+            self._head = self.loop.call_later(1.0, self.abort)
             return
         self._expect()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
+            return
+        if self._turned_away:
+            # Not before it has spoken: it would see a reset instead of the answer.
+            self.transport.write(_FULL)
+            self.transport.close()
             return
         requests = self.cycle
         super().data_received(data)

@@ -167,19 +167,26 @@ def chains(draw, kinds=frozenset(DRAWS)):
     return graph_of(operators)
 
 
-def close(a, b):
+def close(a, b, largest):
+    """To 1e-9; and what is left of numbers as large as ``largest`` when they are taken from one another."""
     if isinstance(a, float) and isinstance(b, float):
-        return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9) or (math.isnan(a) and math.isnan(b))
+        left = max(1e-9, 1e-14 * largest)
+        return math.isclose(a, b, rel_tol=1e-9, abs_tol=left) or (math.isnan(a) and math.isnan(b))
     return a == b and (a is None) == (b is None)
 
 
-def assert_same(made: list[Row], meant: list[Row], stream: str) -> None:
+def largest_of(streams: dict[str, list[Row]]) -> float:
+    numbers = [v for rows in streams.values() for row in rows for v in row.values.values()]
+    return max((abs(v) for v in numbers if isinstance(v, float) and math.isfinite(v)), default=0.0)
+
+
+def assert_same(made: list[Row], meant: list[Row], stream: str, largest: float = 0.0) -> None:
     made, meant = sorted(made, key=lambda r: r[:3]), sorted(meant, key=lambda r: r[:3])
     assert [row[:3] for row in made] == [row[:3] for row in meant], stream
     for a, b in zip(made, meant, strict=True):
         assert list(a.values) == list(b.values), stream
         for name in a.values:
-            assert close(a.values[name], b.values[name]), (stream, name, a, b)
+            assert close(a.values[name], b.values[name], largest), (stream, name, a, b)
 
 
 def run(graph, inputs, seed):
@@ -196,7 +203,7 @@ def check(graph, inputs, seed):
     oracle = Oracle(graph, inputs)
     collector = run(graph, inputs, seed)
     for stream, batch in collector.all_rows().items():
-        assert_same(rows_of(batch), oracle.streams[stream], stream)
+        assert_same(rows_of(batch), oracle.streams[stream], stream, largest_of(oracle.streams))
         assert collector.punctuation[stream] == END
     assert sorted(collector.poison) == sorted(oracle.poison)
     again = run(graph, inputs, seed + 1)
@@ -267,11 +274,13 @@ def check_late_start(graph, inputs, seed, late, hole):
     for stream, batch in collector.all_rows().items():
         made = rows_of(batch)
         certain = [row for row in meant[stream] if row.ts > complete_from[stream]]
-        assert_same([row for row in made if row.ts > complete_from[stream]], certain, stream)
+        assert_same(
+            [row for row in made if row.ts > complete_from[stream]], certain, stream, largest_of(meant)
+        )
         # Earlier ones are true where they are there at all.
         known = {row[:3]: row for row in meant[stream]}
         early = [row for row in made if row.ts <= complete_from[stream]]
-        assert_same(early, [known[row[:3]] for row in early if row[:3] in known], stream)
+        assert_same(early, [known[row[:3]] for row in early if row[:3] in known], stream, largest_of(meant))
     return until, complete_from
 
 

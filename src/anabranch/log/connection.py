@@ -139,10 +139,17 @@ class Connection:
     def close_quietly(self) -> None:
         self._lost = None
 
-    async def close(self) -> None:
-        """Without ``lost`` being called."""
+    def cut(self) -> None:
+        """At once; :meth:`close` clears up behind it."""
         self.close_quietly()
         self.gone()
+        transport = _transport(self.client)
+        if transport is not None:
+            transport.abort()
+
+    async def close(self) -> None:
+        """Without ``lost`` being called."""
+        self.cut()
         await end(self._watch)
         await _end(self.client)
 

@@ -129,6 +129,7 @@ class _Branch:
                 finally:
                     self.connected = False
                     self._connection = None
+                    connection.cut()
                     await connection.close()
         except asyncio.CancelledError:
             raise

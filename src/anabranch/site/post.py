@@ -66,6 +66,7 @@ class Line:
                 await asyncio.wait({self._session})
             finally:
                 self.connected = False
+                connection.cut()
                 await end(self._session)
                 await connection.close()
             self._drop()

@@ -201,6 +201,16 @@ def until_up(anabranch: Any, names: tuple[str, ...]) -> None:
             return
 
 
+COMMANDS = ["run", "status", "tail", "audit", "plan show", "plan apply", "site run", "site init"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(anabranch: Any, command: str) -> None:
+    status, out, _ = anabranch(*command.split(), "--help")
+    assert status == 0
+    assert f"Example: anabranch {command} " in " ".join(out.split())
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

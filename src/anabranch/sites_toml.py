@@ -37,7 +37,8 @@ _NOTHING = re.compile(r"\s*0+(\.0*)?\s*(us|ms|s|seconds)\s*")
 
 class LiveForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a site runs, as far as the file says: the table ``live`` for all sites, and each site for itself.
-    ``spark``: settings of the engine. ``nats``: a log server that somebody else runs."""
+    ``spark``: settings of the engine; ``http``: of the endpoint. ``nats``: a log server that somebody else
+    runs."""
 
     host: str | None = None
     port: int | None = None
@@ -45,6 +46,7 @@ class LiveForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engine: Literal["spark", "arrow"] | None = None
     spark: dict[str, Any] = {}
     metrics_port: int | None = None
+    http: dict[str, Any] | None = None
     nats: str | None = None
 
 

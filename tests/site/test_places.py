@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.site.config import ConfigError, Spark
+from anabranch.site.http.settings import Http, Token
 from anabranch.site.places import LiveSites
 from anabranch.topology import Topology, TopologyError
 
@@ -21,6 +22,7 @@ spark = { memory = "1g", conf = { "spark.ui.enabled" = true } }
 [sites.paris]
 host = "paris.example.net"
 metrics_port = 9464
+http = { port = 8080, tokens = [{ sha256 = "SECRET", outputs = ["alerts"] }] }
 
 [sites.tokyo]
 host = "tokyo.example.net"
@@ -34,9 +36,13 @@ nats = "tls://nats.example.net:4444"
 """
 
 
+SECRET = f"{7:064x}"
+"""The hash of one."""
+
+
 def load(tmp_path: Path, text: str) -> LiveSites:
     path = tmp_path / "sites.toml"
-    path.write_text(text)
+    path.write_text(text.replace("SECRET", SECRET))
     return LiveSites.load(path)
 
 
@@ -46,6 +52,7 @@ def test_a_site_says_what_is_its_own_and_the_table_the_rest(tmp_path: Path) -> N
     assert paris.address == ("paris.example.net", 4222)
     assert paris.directory == tmp_path / "data" / "paris"
     assert paris.metrics_port == 9464
+    assert paris.http == Http(port=8080, tokens=(Token(SECRET, outputs=("alerts",)),))
     assert paris.spark == Spark(memory="1g", conf={"spark.ui.enabled": "true"})
     assert tokyo.directory == Path("/var/lib/tokyo")
     assert tokyo.spark == Spark("spark://tokyo:7077", "1g", 4, conf={"spark.ui.enabled": "true"})
@@ -75,6 +82,7 @@ def test_a_file_that_says_nothing_of_it_is_one_machine(tmp_path: Path) -> None:
         ('[sites.a]\nspark = { memory = "1g" }\n', 'write engine = "spark"'),
         ('[sites.a]\nengine = "spark"\nspark = { memry = "1g" }\n', "memry"),
         ('[sites.a]\nengine = "spark"\nspark = { partitions = 0 }\n', "partitions is 0"),
+        ('[sites.a]\nhttp = { host = "0.0.0.0" }\n', "there are no tokens"),
         ("[sites.a]\nport = 70000\n", "ports are from 1 to 65535"),
         ('[sites.a]\nnats = "logs"\n', "write a URL"),
         ('[sites.a]\nnats = "nats://localhost"\nport = 4222\n', "not both"),

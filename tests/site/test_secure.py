@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from embedded import assert_ideal, loads, run
+from embedded import assert_ideal, busy_query, loads, run
+from http_client import PLAN, lines, post
 from test_cluster import SITES, a_plan_comes, a_site_goes_and_comes_back, inputs, plan, query
 
+import anabranch as ab
 from anabranch.log import names
 from anabranch.log.blocking import Connection as Blocking
 from anabranch.log.connection import FAILURES, Access, Connection, Tls, connect
@@ -21,6 +23,7 @@ from anabranch.protocols.messages import Heartbeat, PlanOffer
 from anabranch.site import keys, wire
 from anabranch.site.cluster import Cluster
 from anabranch.site.config import ConfigError, check_tls
+from anabranch.site.http.settings import Http
 
 INGRESS, EGRESS = names.stream("watch", "in/load"), names.stream("watch", "out/load")
 
@@ -273,6 +276,21 @@ def test_sites_that_are_secure_give_the_same_guarantee(tmp_path: Path) -> None:
             await a_site_goes_and_comes_back(cluster)
             await feeding
             assert_ideal(query(), inputs(), await collecting, plan())
+
+    run(work())
+
+
+def test_what_comes_in_by_http_is_let_through_too(tmp_path: Path) -> None:
+    table = loads(100, 1)
+    near = ab.Topology.from_rtt([[0, 10], [10, 0]], ("paris", "tokyo"))
+
+    async def work() -> None:
+        async with Cluster(busy_query(), near, PLAN, tmp_path, secure=True, http=Http()) as cluster:
+            collecting = asyncio.create_task(cluster.collect())
+            port = cluster.http_ports["tokyo"]
+            await post(port, lines(table), producer="load", first=0)
+            await post(port, b"", producer="load", end=1)
+            assert_ideal(busy_query(), {"load": table}, await collecting, PLAN)
 
     run(work())
 

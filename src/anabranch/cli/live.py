@@ -21,6 +21,7 @@ from anabranch.site.places import LiveSites
 from anabranch.site.questions import plan_at
 
 T = TypeVar("T")
+_AGAIN = 3.0
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -89,7 +90,10 @@ def until_done(work: Coroutine[Any, Any, T]) -> T:
         def stop() -> None:
             nonlocal asked
             asked = True
-            task.cancel()
+            if not task.done():
+                task.cancel()
+                # what is told to end in the very moment in which it has got what it waited for, goes on
+                loop.call_later(_AGAIN, stop)
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop)

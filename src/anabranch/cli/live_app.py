@@ -3,6 +3,7 @@ for."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -55,10 +56,15 @@ def run(
     from anabranch.cli import run as work
     from anabranch.cli import run_screen as screens
     from anabranch.cli.live import until_done
+    from anabranch.site.cluster import ClusterError
 
     job = work.prepare(query, sites, inputs, plan, k, directory, speed, secure)
     lines = screens.Lines()
-    result = until_done(work.play(job, lines if json else screens.Terminal(Console())))
+    try:
+        result = until_done(work.play(job, lines if json else screens.Terminal(Console())))
+    except ClusterError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(1) from None
     if json:
         lines.say(
             {"exact": result.exact, "audit": result.audits, "sites": result.sites, "seconds": result.seconds}

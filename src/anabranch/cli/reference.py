@@ -15,7 +15,7 @@ HEAD = """\
 
 Every command has `--help`. With `--json` the last line of standard output is one JSON object. The exit
 status is 0 if the command did what it says, 1 if what it checked is not so (a failed audit, a failed run),
-and 2 for bad input, which is told in one sentence on standard error.
+2 for bad input, which is told in one sentence on standard error, and 130 if a run was interrupted.
 
 `make docs` writes this page from the commands themselves.
 """

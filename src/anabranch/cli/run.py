@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import tempfile
 import time
@@ -20,7 +21,7 @@ from anabranch.lab.audit import longest_silence
 from anabranch.lab.compare import compare
 from anabranch.log.connection import FAILURES
 from anabranch.site import ndjson
-from anabranch.site.cluster import Cluster
+from anabranch.site.cluster import Cluster, ClusterError
 from anabranch.site.config import ConfigError, Spark
 from anabranch.site.places import LiveSites
 from anabranch.site.status import SiteStatus
@@ -30,6 +31,7 @@ from anabranch.topology import Topology
 from anabranch.types import arrow_schema
 
 _LOOK = 0.5
+_PATIENCE = 180.0
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -109,7 +111,7 @@ async def play(job: Job, screen: Screen) -> Result:
     begun = time.monotonic()
     try:
         await wan.start({site: cluster.server_of(site, site) for site in task.topology.names})
-        seen = asyncio.create_task(_greet(cluster, screen))
+        seen = asyncio.create_task(_greet(job, cluster, screen))
         async with cluster:
             await seen
             received = await _run(job, cluster, screen)
@@ -130,18 +132,21 @@ def _forget(job: Job, directory: Path) -> None:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-async def _greet(cluster: Cluster, screen: Screen) -> None:
-    """Tells the screen of each site as it comes up."""
+async def _greet(job: Job, cluster: Cluster, screen: Screen) -> None:
+    """Tells the screen of each site as it comes up, its engine too."""
+
+    until = time.monotonic() + _PATIENCE
+    computing = {site for sites in job.task.plan.replicas.values() for site in sites}
 
     async def one(site: str) -> None:
-        while True:
-            try:
-                await cluster.status(site)
-            except FAILURES:
-                await asyncio.sleep(_LOOK / 5)
-            else:
-                screen.up(site)
-                return
+        while time.monotonic() < until:
+            with contextlib.suppress(*FAILURES):
+                status = await cluster.status(site)
+                if status.driver or site not in computing or job.spark.get(site) is None:
+                    screen.up(site)
+                    return
+            await asyncio.sleep(_LOOK / 5)
+        raise ClusterError(f"site {site!r} does not come up; look at {cluster.directory / site}")
 
     screen.starting(cluster.topology.names, cluster.directory)
     await asyncio.gather(*(one(site) for site in cluster.topology.names))
@@ -160,8 +165,10 @@ async def _run(job: Job, cluster: Cluster, screen: Screen) -> Received:
                 received[name].append((time.time_ns() // 1000, rows))
                 screen.rows(name, ndjson.rows(rows))
 
+    ended = asyncio.Event()
+
     async def look() -> None:
-        while True:
+        while not ended.is_set():
             screen.status(await _statuses(cluster))
             await asyncio.sleep(_LOOK)
 
@@ -172,6 +179,7 @@ async def _run(job: Job, cluster: Cluster, screen: Screen) -> Received:
                 working.create_task(take(name))
             working.create_task(cluster.feed(job.task.inputs, job.speed))
     finally:
+        ended.set()
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
     return received

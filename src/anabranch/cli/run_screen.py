@@ -89,7 +89,9 @@ class Terminal:
         self._counts[application] = self._counts.get(application, 0) + len(shown)
         for row in shown[:_SHOWN]:
             cells = "  ".join(f"{name}={value}" for name, value in row.items() if name != "ts")
-            self._console.print(Text.assemble((f"{application}  ", "cyan"), (f"{row['ts']}  ", "dim"), cells))
+            self._console.print(
+                Text.assemble((f"{application}  ", "cyan"), (f"{row['ts']}  ", "dim"), cells), soft_wrap=True
+            )
         if len(shown) > _SHOWN:
             self._console.print(f"[dim]and {len(shown) - _SHOWN} more for {application}[/]", highlight=False)
 

@@ -33,9 +33,9 @@ def run(name: str, sites: Path, query: Path, plan: Path | None, k: int | None) -
 
 def configured(live: LiveSites, place: Place, graph: Graph, plan: Plan) -> SiteConfig:
     """What one site must know, from what the file says of all."""
-    tls = None
+    tls = client_tls = None
     if live.security is not None:
-        tls = keys.of_site(live.security, place.name)
+        tls, client_tls = (of(live.security, place.name) for of in (keys.of_site, keys.of_endpoint))
         check_tls(tls)
     extra = "" if tls is None else configuration(graph, place.name, live.topology.names, tls)
     server = None
@@ -52,6 +52,8 @@ def configured(live: LiveSites, place: Place, graph: Graph, plan: Plan) -> SiteC
         log=server,
         spark=place.spark,
         tls=tls,
+        client_tls=client_tls,
+        http=place.http,
         metrics_port=place.metrics_port,
     )
 

@@ -169,7 +169,7 @@ class SiteAgent:
     def deployment(self) -> Deployment:
         """For producers and applications at this site, under the plan of now."""
         config = self.config
-        return Deployment(config.graph, self._plan(), config.servers, config.settings)
+        return Deployment(config.graph, self._plan(), config.servers, config.settings, config.client_tls)
 
     def _plan(self) -> Plan:
         plan = None if self.life is None else self.life.agent.plan

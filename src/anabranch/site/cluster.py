@@ -140,6 +140,7 @@ class Cluster:
             None if self._keys is None else keys.of_site(self._keys, site),
             bound=True,
             http=self._http_of(site),
+            client_tls=None if self._keys is None else keys.of_endpoint(self._keys, site),
         )
         path = directory / "site.json"
         path.write_bytes(config.to_json())

@@ -43,9 +43,9 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``servers``: for each site of the deployment, this one too, the URL at which this site reaches its log
     server. ``log``: the server that this site runs itself; None if it is run by somebody else.
     ``spark``: what runs the fragments; None: the Arrow engine, in the agent's own process. ``tls``: who this
-    site is; None: everything is on this machine. ``http``: where producers and readers reach this site over
-    HTTP; None: nowhere. ``metrics_port`` 0: any that is free. ``bound``: the site ends when its standard
-    input does."""
+    site is, and ``client_tls`` who its HTTP endpoint is; None: everything is on this machine. ``http``: where
+    producers and readers reach this site over HTTP; None: nowhere. ``metrics_port`` 0: any that is free.
+    ``bound``: the site ends when its standard input does."""
 
     site: str
     directory: Path
@@ -60,6 +60,7 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metrics_port: int = 0
     bound: bool = False
     http: Http | None = None
+    client_tls: Tls | None = None
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -89,8 +90,9 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"{path}: {error}") from None
         if config.site not in config.servers:
             raise ConfigError(f"{path}: servers names no URL for {config.site!r} itself; add it")
-        if config.tls is not None:
-            check_tls(config.tls)
+        for tls in (config.tls, config.client_tls):
+            if tls is not None:
+                check_tls(tls)
         return config
 
 

@@ -1,8 +1,8 @@
 """A deployment's own certificate authority, and what it vouches for: each site, clients, the operator.
 
-Under the directory: ``ca.pem`` and ``ca.key``, then for each of ``sites/NAME``, ``clients/client`` and
-``clients/operator`` the three files that one host needs and no more. The authority's key need not be on any
-host once that is done.
+Under the directory: ``ca.pem`` and ``ca.key``, then in each of ``sites/NAME``, ``clients/client`` and
+``clients/operator`` what one host needs and no more; a site's has a client of its own besides, for what comes
+in and goes out by HTTP. The authority's key need not be on any host once that is done.
 """
 
 from __future__ import annotations
@@ -35,6 +35,11 @@ def of_site(directory: Path, site: str) -> Tls:
     return _files(directory / "sites" / site)
 
 
+def of_endpoint(directory: Path, site: str) -> Tls:
+    """Of what clients reach by HTTP at a site."""
+    return _files(directory / "sites" / site / "client")
+
+
 def of_client(directory: Path, name: str) -> Tls:
     """``client`` for producers and applications, ``operator`` for who installs plans."""
     return _files(directory / "clients" / name)
@@ -59,6 +64,7 @@ def create(directory: Path, hosts: Mapping[str, Sequence[str]], renew: bool = Fa
     for site, places in hosts.items():
         if renew or not of_site(directory, site).key.is_file():
             authority.vouch(of_site(directory, site), site, names.user(site), [site, *places])
+            authority.vouch(of_endpoint(directory, site), site, names.user(names.CLIENT), [])
             made.append(directory / "sites" / site)
     for name, role in CLIENTS.items():
         if renew or not of_client(directory, name).key.is_file():

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from anabranch.site.config import ConfigError, Spark
+from anabranch.site.http.settings import Http, HttpError
 from anabranch.sites_toml import LiveForm, LiveTable, read_live
 from anabranch.topology import Topology
 
@@ -20,7 +21,7 @@ PORT = 4222
 
 class Place(msgspec.Struct, frozen=True):
     """One site. ``nats``: the URL of a log server that somebody else runs; else the site runs its own at
-    ``host`` and ``port``. ``spark`` None: the Arrow engine."""
+    ``host`` and ``port``. ``spark`` None: the Arrow engine. ``http`` None: no endpoint."""
 
     name: str
     directory: Path
@@ -29,6 +30,7 @@ class Place(msgspec.Struct, frozen=True):
     spark: Spark | None = None
     metrics_port: int = 0
     nats: str | None = None
+    http: Http | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -134,6 +136,7 @@ def _place(name: str, table: LiveTable, own: LiveForm, path: Path) -> Place:
         _spark(settings, where) if engine == "spark" else None,
         ports["metrics_port"] or 0,
         nats,
+        _http(own.http, where),
     )
 
 
@@ -142,6 +145,17 @@ def _directory(name: str, table: LiveTable, own: LiveForm, path: Path) -> Path:
     if own.directory is not None:
         return (path.parent / own.directory).resolve()
     return (path.parent / (table.directory or "anabranch-data")).resolve() / name
+
+
+def _http(settings: dict[str, Any] | None, where: str) -> Http | None:
+    if settings is None:
+        return None
+    try:
+        http = msgspec.convert(settings, Http)
+        http.check()
+    except (msgspec.ValidationError, HttpError) as error:
+        raise ConfigError(f"{where}, http: {error}") from None
+    return http
 
 
 def _spark(settings: dict[str, Any], where: str) -> Spark:

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,6 +32,8 @@ from anabranch.site.http.settings import Http
 from anabranch.site.journal import Journal
 from anabranch.site.producer import Producer
 from anabranch.site.replay import Pace, Replay, first_arrival
+from anabranch.site.sinks.settings import SinkSettings
+from anabranch.site.sources.settings import SourceSettings
 from anabranch.site.status import SiteStatus
 from anabranch.site.subscription import Receiver, subscribe
 from anabranch.streams.batch import Batch
@@ -48,7 +50,8 @@ class ClusterError(RuntimeError):
 class Cluster:
     """The sites of ``topology``, each under ``directory``. ``resolve``: where links go that lead through
     something (an emulator of a wide area); unless given, straight to the server. ``http``: the endpoint of
-    every site, each at a port of its own.
+    every site, each at a port of its own. ``sources`` are fetched by each entry point, ``sinks`` delivered to
+    where their applications are.
 
     Use it as an asynchronous context: whatever happens, no process is left behind.
     """
@@ -64,6 +67,8 @@ class Cluster:
         sync: str = "always",
         spark: Spark | None = None,
         http: Http | None = None,
+        sources: Sequence[SourceSettings] = (),
+        sinks: Sequence[SinkSettings] = (),
     ) -> None:
         self.graph = graph_of(query)
         check_plan(plan, self.graph, topology)
@@ -80,6 +85,8 @@ class Cluster:
         self._sync = sync
         self._spark = spark
         self._http = http
+        self._sources = tuple(sources)
+        self._sinks = tuple(sinks)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def server_of(self, site: str, to: str) -> tuple[str, int]:
@@ -128,6 +135,8 @@ class Cluster:
             self._spark,
             bound=True,
             http=self._http_of(site),
+            sources=tuple(s for s in self._sources if site in self.plan.entries[s.source]),
+            sinks=tuple(s for s in self._sinks if self._place_of(s) == site),
         )
         path = directory / "site.json"
         path.write_bytes(config.to_json())
@@ -139,6 +148,9 @@ class Cluster:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def _place_of(self, sink: SinkSettings) -> str | None:
+        return next((s.site for s in self.plan.subscriptions if s.name == sink.application), None)
 
     def _http_of(self, site: str) -> Http | None:
         return None if self._http is None else msgspec.structs.replace(self._http, port=self.http_ports[site])
@@ -263,10 +275,11 @@ class Cluster:
     async def _feed(self, name: str, table: pa.Table, pace: Pace) -> None:
         source = next(each for each in self.graph.sources if each.name == name)
         entries = self.plan.entries[name]
-        apart = [(entry,) for entry in entries] if source.identity == "content" else [entries]
+        apart = [(entry,) for entry in entries] if source.identity != "sequence" else [entries]
         async with asyncio.TaskGroup() as feeding:
             for each in apart:
-                called = name if len(apart) == 1 else f"{name}@{each[0]}"
+                alone = len(apart) == 1 or source.identity == "partition"
+                called = name if alone else f"{name}@{each[0]}"
                 feeding.create_task(self._feed_by(called, name, each, Replay(source, table, pace)))
 
     async def _feed_by(self, called: str, source: str, entries: tuple[str, ...], replay: Replay) -> None:

@@ -14,6 +14,8 @@ from anabranch.log.server import ServerSettings
 from anabranch.plan import Plan
 from anabranch.protocols.settings import Settings
 from anabranch.site.http.settings import Http
+from anabranch.site.sinks.settings import SinkSettings
+from anabranch.site.sources.settings import SourceSettings
 from anabranch.streams.batch import with_ids
 from anabranch.types import arrow_schema
 
@@ -41,6 +43,7 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     server. ``log``: the server that this site runs itself; None if it is run by somebody else.
     ``spark``: what runs the fragments; None: the Arrow engine, in the agent's own process.
     ``http``: where producers and readers reach this site over HTTP; None: nowhere.
+    ``sources``: what this site fetches itself; ``sinks``: where it delivers results itself.
     ``metrics_port`` 0: any that is free. ``bound``: the site ends when its standard input does."""
 
     site: str
@@ -55,6 +58,8 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metrics_port: int = 0
     bound: bool = False
     http: Http | None = None
+    sources: tuple[SourceSettings, ...] = ()
+    sinks: tuple[SinkSettings, ...] = ()
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -81,9 +86,27 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
         except (msgspec.DecodeError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from None
+        _check_parts(config, path)
         if config.site not in config.servers:
             raise ConfigError(f"{path}: servers names no URL for {config.site!r} itself; add it")
         return config
+
+
+def _check_parts(config: SiteConfig, path: Path) -> None:
+    sources = {source.name: source for source in config.graph.sources}
+    for fetched in config.sources:
+        if fetched.source not in sources:
+            known = ", ".join(sources)
+            raise ConfigError(
+                f"{path}: sources: there is no source {fetched.source!r}; the query has {known}"
+            )
+    applications = [subscription.name for subscription in config.plan.subscriptions]
+    for delivered in config.sinks:
+        if delivered.application not in applications:
+            raise ConfigError(
+                f"{path}: sinks: the plan has no application {delivered.application!r}; "
+                f"it has {', '.join(applications)}"
+            )
 
 
 def _path(kind: type[Any], value: Any) -> Any:

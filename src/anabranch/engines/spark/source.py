@@ -1,9 +1,10 @@
 """An ingress log as a streaming source of Spark's: rows, and the punctuation behind them.
 
 An offset is a position in the log together with the punctuation there and the generation of the record
-before it. Each read yields the rows between two offsets and, last, one row that is nothing but the punctuation
-at its end. A query that was restarted has forgotten what its inputs had promised, and closes nothing before
-something is new: so a reader that begins calls its first offset new, if there is anything to promise.
+before it. Each read yields the rows between two offsets and, last, one row that is nothing but the
+punctuation at its end. A query that was restarted has forgotten what its inputs had promised, and closes
+nothing before something is new: so a reader that begins calls its first offset new, if there is anything to
+promise.
 
 What the log lacks, and a record that another writer has put where one had been read, fails the query with a
 sentence; the driver then looks whether to rebuild it from the log.

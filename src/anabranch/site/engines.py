@@ -176,6 +176,15 @@ class Engines:
         self.progress[event.fragment] = event
         self._journal.count("engine_batches", event.batches, fragment=event.fragment)
         self._journal.count("engine_rows", event.rows, fragment=event.fragment)
+        self._journal.write(
+            "engine progress",
+            fragment=event.fragment,
+            batch=event.batch,
+            batches=event.batches,
+            rows=event.rows,
+            milliseconds=event.durations,
+            state=event.state,
+        )
         if event.dropped:
             self._journal.count("engine_rows_dropped", event.dropped, fragment=event.fragment)
             self._journal.write("engine dropped rows", fragment=event.fragment, rows=event.dropped)

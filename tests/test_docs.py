@@ -50,6 +50,10 @@ def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
     assert run_blocks((ROOT / "README.md").read_text(), tmp_path) == 1
 
 
+def test_the_examples_of_in_and_out_run(tmp_path: Path) -> None:
+    assert run_blocks((ROOT / "docs" / "guides" / "in-and-out.md").read_text(), tmp_path) == 3
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_leads_somewhere(path: Path) -> None:
     for target in LINK.findall(path.read_text()):

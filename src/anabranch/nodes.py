@@ -17,15 +17,16 @@ class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sourc
 
     ``timestamps`` says who gives a tuple its timestamp: the source itself or the entry point's clock. A tuple
     of a source that brings its own is late when it reaches the entry point more than ``lateness`` after its
-    timestamp. ``identity`` says what makes two arrivals the same tuple: the producer's sequence, or, for
-    streams that arrive replicated from outside, their content with multiplicity.
+    timestamp. ``identity`` says what makes two arrivals the same tuple: the producer's sequence; for streams
+    that arrive replicated from outside, their content with multiplicity; for what every entry point reads by
+    itself from the same place, the number in its partition (a file's name and row).
     """
 
     name: str
     columns: tuple[Column, ...]
     timestamps: Literal["source", "entry"] = "source"
     lateness: int = 0
-    identity: Literal["sequence", "content"] = "sequence"
+    identity: Literal["sequence", "content", "partition"] = "sequence"
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -59,19 +59,20 @@ class Query:
         *,
         lateness: Duration | None = None,
         timestamps: Literal["source", "entry"] = "source",
-        identity: Literal["sequence", "content"] = "sequence",
+        identity: Literal["sequence", "content", "partition"] = "sequence",
     ) -> Stream:
         """Where tuples enter, with ``columns`` in Spark's DDL.
 
         ``timestamps`` says who stamps a tuple: the "source" itself, or the "entry" point on arrival. A tuple
         that a source stamps is late if it arrives more than ``lateness`` after its timestamp. ``identity``
-        says what makes two arrivals the same tuple: the producer's "sequence", or, for streams that are
-        replicated before they come here, their "content".
+        says what makes two arrivals the same tuple: the producer's "sequence"; for streams that are
+        replicated before they come here, their "content"; for files that every entry point reads by itself,
+        the number in its "partition": a file's name and row.
         """
         where = f"source '{name}'"
         self._check_free(name, where)
         _check_choice(timestamps, ("source", "entry"), f"{where}, timestamps")
-        _check_choice(identity, ("sequence", "content"), f"{where}, identity")
+        _check_choice(identity, ("sequence", "content", "partition"), f"{where}, identity")
         length = 0 if lateness is None else microseconds(lateness, f"{where}, lateness")
         source = Source(name, parse_ddl(columns, where), timestamps, length, identity)
         self._schemas[name] = source_schema(source)

@@ -60,10 +60,10 @@ def source_schema(source: Source) -> Columns:
         raise QueryError(f"{where}, lateness: it must lie between zero and a thousand years.")
     if source.timestamps == "entry" and source.lateness:
         raise QueryError(f"{where}, lateness: what the entry point stamps is never late; leave lateness out.")
-    if source.timestamps == "entry" and source.identity == "content":
+    if source.timestamps == "entry" and source.identity != "sequence":
         raise QueryError(
-            f"{where}, identity: each entry point would stamp a tuple differently, so its content does not "
-            'identify it; use identity="sequence" or timestamps="source".'
+            f"{where}, identity: each entry point would stamp a tuple differently, so its {source.identity} "
+            'does not identify it; use identity="sequence" or timestamps="source".'
         )
     return source.columns
 

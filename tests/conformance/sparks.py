@@ -6,6 +6,7 @@ import json
 import math
 import os
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -91,9 +92,9 @@ def streamed(
         chunks = {stream: _chunks(rows, random) for stream, rows in inputs.items()}
         restart = random.randrange(6) if restarts else -1
         for turn in range(max(map(len, chunks.values()))):
-            for stream in chunks:
-                if turn < len(chunks[stream]):
-                    running.feed(stream, *chunks[stream][turn])
+            for stream, fed in chunks.items():
+                if turn < len(fed):
+                    running.feed(stream, *fed[turn])
             if turn == restart:
                 which = random.randrange(len(running.queries))
                 if random.random() < 0.7:
@@ -116,7 +117,7 @@ def _chunks(rows: Batch, random: Random) -> list[tuple[Batch | None, int]]:
     ts = timestamps(rows)
     cuts = [rows.num_rows * i // count for i in range(count + 1)]
     chunks: list[tuple[Batch | None, int]] = []
-    for a, b in zip(cuts[:-1], cuts[1:], strict=True):
+    for a, b in pairwise(cuts):
         rest = ts[b:]
         promise = int(rest.min()) - random.choice((1, 1, 1_000, 500_000)) if len(rest) else BEGINNING
         if random.random() < 0.3:

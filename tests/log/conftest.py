@@ -17,7 +17,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    running = Server(ServerSettings("test", tmp_path / "nats", port=free_port()))
+    running = Server(ServerSettings("test", tmp_path / "nats", port=free_port()), bound=True)
     running.start()
     yield running
     running.stop()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from pieces import COLUMNS, SECOND, appended, batch, contents, reported, sent
@@ -12,7 +13,16 @@ from anabranch.protocols.egress import Egress
 from anabranch.protocols.entry import EntryPoint
 from anabranch.protocols.events import Degraded, Gap, Late
 from anabranch.protocols.identity import Identify
-from anabranch.protocols.messages import Accepted, CatchUp, CaughtUp, Mirror, Mirrored, Resend, Submit
+from anabranch.protocols.messages import (
+    Accepted,
+    Ask,
+    CatchUp,
+    CaughtUp,
+    Mirror,
+    Mirrored,
+    Resend,
+    Submit,
+)
 from anabranch.protocols.records import HEADER, Record, Sequence
 from anabranch.protocols.settings import Settings
 from anabranch.streams.batch import TIMESTAMP, Batch
@@ -557,3 +567,40 @@ def test_a_part_of_an_answer_does_not_let_an_entry_point_stamp() -> None:
     assert appended(point.submit(0, 10, clocked=True)) == []
     point.durable(point.entry.on_caught_up(0, "b", CaughtUp("s", (), (), (), ())))
     assert sent(point.submit(0, 10, clocked=True), Mirror)
+
+
+def test_who_only_asks_does_not_hold_the_source_back() -> None:
+    a = Point()
+    a.submit(0, 10, promise=5)
+    (told,) = sent(a.durable(a.entry.on_ask(0, "q", Ask("s", "q", 0))), Accepted)
+    assert (told.until, told.promise) == (0, BEGINNING)
+    assert a.records[-1].punctuation == 5
+    a.submit(1, 20, promise=15)
+    assert a.records[-1].punctuation == 15
+    told = sent(a.durable(a.entry.on_ask(0, "p", Ask("s", "p", 0))), Accepted)[-1]
+    assert told.until == 2
+
+
+def test_what_a_log_has_forgotten_comes_behind_no_promise() -> None:
+    """A producer's records have been trimmed, and the entry point has begun a new life: its next tuples are
+    late if the source's promise has passed them meanwhile, and not in the log behind it."""
+    a = Point()
+    a.durable(a.entry.on_submit(0, "p", submission(0, 10, promise=5)))
+    other = msgspec.structs.replace(submission(0, 100, promise=90), producer="q")
+    a.durable(a.entry.on_submit(0, "q", other))
+    a.durable(a.entry.on_submit(0, "p", submission(1, promise=95)))
+    a.records = a.records[-1:]
+    last = a.records[0]
+    assert last.sequence is not None
+    a.records = [msgspec.structs.replace(last, sequence=msgspec.structs.replace(last.sequence, producer="r"))]
+    a.restart(0)
+    effects = a.durable(a.entry.on_submit(0, "p", submission(1, 40, 200, promise=20, safe=1)))
+    assert [event.tuples for event in reported(effects)] == [1]
+    assert a.shown() == [200]
+
+
+def test_what_each_entry_point_reads_by_itself_is_mirrored_by_nobody() -> None:
+    a = Point(peers=("b", "c"), mirrors=2, source=Source("s", COLUMNS, identity="partition"))
+    effects = a.submit(0, 10, 20)
+    assert not sent(effects, Mirror)
+    assert a.shown() == [10, 20]

@@ -5,7 +5,7 @@ from pieces import COLUMNS, SECOND, SOURCE, sent
 
 from anabranch.graph import Source
 from anabranch.protocols.effects import Effect, Send, SetTimer
-from anabranch.protocols.messages import Accepted, Resend, Submit
+from anabranch.protocols.messages import Accepted, Ask, Resend, Submit
 from anabranch.protocols.producer import Producer
 from anabranch.protocols.settings import Settings
 from anabranch.streams.batch import TIMESTAMP
@@ -130,3 +130,18 @@ def test_a_later_promise_stands_for_an_earlier_one() -> None:
     for second in range(1, 50):
         p.on_timer(second * SECOND, "promise")
     assert len(submitted(p.on_timer(60 * SECOND, "watch"))) <= 1
+
+
+def test_a_producer_that_is_told_promises_by_no_clock_and_asks_before_it_begins() -> None:
+    p = Producer(SOURCE, "p", ("a", "b"), (), SETTINGS, attempt=5, told=True)
+    first, *rest = p.start(1000)
+    assert first == Send("a", Ask("s", "p", 5))
+    assert not any(isinstance(effect, SetTimer) and effect.key == "promise" for effect in rest)
+    p.go_on(7, 30, 40)
+    (told,) = sent(p.offer(2000, tuples(50, 60), promise=45), Submit)
+    assert (told.first, told.promise, told.high, told.safe, told.attempt) == (7, 45, 40, (7, BEGINNING), 5)
+    assert not p.is_safe
+    p.on_accepted(2000, accepted(9, 45, 999))
+    assert (p.is_safe, p.next, p.high) == (True, 9, 60)
+    p.tell(2100, 20)
+    assert p.promise == 45

@@ -99,7 +99,8 @@ class Sites:
         self.names = tuple(names)
         self.settings = settings or Settings()
         self.servers = {
-            name: Server(ServerSettings(name, directory / name / "log", port=free_port())) for name in names
+            name: Server(ServerSettings(name, directory / name / "log", port=free_port()), bound=True)
+            for name in names
         }
         self.urls = {name: server.url for name, server in self.servers.items()}
         self.agents: dict[str, SiteAgent] = {}

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import random
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,29 @@ def test_late_is_what_its_own_order_or_its_promise_says(tmp_path: Path) -> None:
             got = sorted((t - NOON) // SECOND for b in await received for t in ints(b.column(0)).tolist())
             assert got == [10, 12, 12, 30, 41]
             assert running.agents["paris"].status().events == {"Late": 3}
+
+    run(work())
+
+
+def test_what_a_clock_stamps_is_stamped_once_whichever_endpoint_it_comes_to(tmp_path: Path) -> None:
+    q = ab.Query("clocked")
+    load = q.source("load", "host string, load double", timestamps="entry")
+    q.output("alerts", load.where("load > 0.5", name="busy"))
+
+    async def work() -> None:
+        async with Sites(q.graph, PLAN, ("paris", "tokyo"), tmp_path, http=Http()) as running:
+            while not all(agent.http_port and agent.life for agent in running.agents.values()):
+                await asyncio.sleep(0.01)
+            received = receiving(running)
+            paris, tokyo = (running.agents[name].http_port for name in ("paris", "tokyo"))
+            body = b"".join(b'{"host": "h%d", "load": 1}\n' % i for i in range(30))
+            assert (await post(paris, body, producer="me", first=0))[0] == 200
+            for turn, port in enumerate((tokyo, paris, tokyo), 1):
+                status, told = await post(port, body, producer="me", first=0, turn=turn)
+                assert (status, told["repeated"], told["next"]) == (200, 30, 30)
+            assert (await post(tokyo, body, producer="me", first=30, turn=3, end=1))[0] == 200
+            hosts = Counter(host for batch in await received for host in batch.column("host").to_pylist())
+            assert hosts == {f"h{i}": 2 for i in range(30)}
 
     run(work())
 

@@ -27,7 +27,7 @@ SCHEMA = with_ids(pa.schema({"v": pa.int64()}))
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    running = Server(ServerSettings("paris", tmp_path / "log", port=free_port()))
+    running = Server(ServerSettings("paris", tmp_path / "log", port=free_port()), bound=True)
     running.start()
     yield running
     running.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -39,17 +39,25 @@ def main() -> None:
 
 @app.command()
 def demo(
-    seconds: Annotated[int, typer.Option(min=10, max=600, help="Simulated seconds.")] = 40,
+    seconds: Annotated[int, typer.Option(min=10, max=600, help="How long the inputs last.")] = 40,
     seed: Seed = 1,
+    live: Annotated[
+        bool, typer.Option("--live", help="Four real sites on this machine rather than seven simulated ones.")
+    ] = False,
+    engine: Annotated[Literal["spark", "arrow"], typer.Option(help="What computes at live sites.")] = "spark",
     json: Json = False,
 ) -> None:
-    """Seven sites around the world, one killed, one cut off: what an application notices, and the audit.
+    """Sites around the world, one killed, one cut off: what an application notices, and the audit.
 
-    The sites, the network between them (measured round-trip times) and the failures are simulated; the
-    protocols and the operators are the real ones. Exits with 1 if the audit fails.
+    The network between them has measured round-trip times, and the protocols and operators are the real ones.
+    Unless `--live` is given, sites, network and failures are simulated. Exits with 1 if the audit fails.
 
-    Example: `anabranch demo --seconds 60 --seed 7`
+    Example: `anabranch demo --live --seconds 60`
     """
+    if live:
+        from anabranch.cli import live_demo
+
+        raise typer.Exit(live_demo.show(seconds, seed, engine, json))
     from anabranch.lab import demo as lab
     from anabranch.lab import demo_screen as screen
 

@@ -58,7 +58,7 @@ def measure(rows: int, batch: int, branches: int, profile: bool = False) -> dict
     with tempfile.TemporaryDirectory(prefix="anabranch-") as directory:
         names = ("b", *SOURCES[:branches])
         servers = {
-            name: Server(ServerSettings(name, Path(directory) / name / "log", port=port))
+            name: Server(ServerSettings(name, Path(directory) / name / "log", port=port), bound=True)
             for name, port in zip(names, free_ports(len(names)), strict=True)
         }
         try:

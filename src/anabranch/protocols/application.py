@@ -25,6 +25,8 @@ class Application:
         self.version: Version = (0, "")
         self.carriers: tuple[str, ...] = ()
         """The sites that yield the stream, with a branch to here or not."""
+        self.kept: int | None = None
+        """Up to where it has all on disk, if it is one that keeps things: that is what it needs no more."""
         self._sorter = Sorter() if ordered else None
         self._released = BEGINNING
 
@@ -81,6 +83,8 @@ class Application:
         effects += [*gap, *self._begin(now)]
         effects += self._deliver(None)
         punctuation = self.rejoin.frontier.punctuation
+        if self.kept is not None:
+            punctuation = min(punctuation, self.kept)
         for site in self.carriers:
             position = self.rejoin.position_at(site)
             effects.append(Send(site, Needed(self.stream, punctuation, position, self.version)))

@@ -12,16 +12,12 @@ batch before having the watermark V <= W:
   nothing that goes by one.
 
 Each of the two is exact for one shape. A fragment with both is cut between, and the stream there goes through
-the site's log.
-
-What is used twice in a query, Spark computes twice. Without state that costs time and nothing else; but of
-two equal operators with state one comes to nothing. So what such an operator yields goes through the log if
-it is used more than once. An operator that depends on all of history is alone in any case.
+the site's log. An operator that depends on all of history is alone in any case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from anabranch.graph import Aggregate, CountAggregate, Custom, Graph, Join, TopK
@@ -30,9 +26,8 @@ Group = tuple[str, ...]
 Way = Literal["one", "each"]
 
 
-def cuts(graph: Graph, operators: Collection[str], exports: Collection[str]) -> tuple[Group, ...]:
-    """``operators``, which might all run in one fragment with these ``exports``, in as few groups as are
-    exact, in topological order.
+def cuts(graph: Graph, operators: Iterable[str]) -> tuple[Group, ...]:
+    """``operators``, which may all run in one fragment, in as few groups as are exact; in topological order.
 
     What an operator takes from one of another group goes through the log, and only from there. No group
     needs, by way of others, what it yields itself.
@@ -43,29 +38,21 @@ def cuts(graph: Graph, operators: Collection[str], exports: Collection[str]) -> 
     >>> pairs = a.join(b, on="k", within="1 s", name="pairs")
     >>> counts = pairs.aggregate("1 s", n="count(*)", name="counts")
     >>> q.output("most", counts.aggregate("1 minute", most="max(n)", name="most"))
-    >>> cuts(q.graph, q.graph.order(), ["most"])
+    >>> cuts(q.graph, q.graph.order())
     (('pairs', 'counts'), ('most',))
-    >>> cuts(q.graph, q.graph.order(), ["pairs", "most"])
-    (('pairs',), ('counts', 'most'))
     """
     mine = set(operators)
-    shared = _shared(graph, mine, exports)
     group: dict[str, list[str]] = {}
     for operator in graph.operators:
         name = operator.name
         if name not in mine:
             continue
-        fused = [stream for stream in dict.fromkeys(operator.inputs) if stream in mine - shared]
-        feeders = [group[stream] for stream in fused]
+        feeders = [group[stream] for stream in dict.fromkeys(operator.inputs) if stream in group]
         group[name] = [name]
         for joined in _choices(feeders):
             merged = _in_order(graph, {name, *(member for each in joined for member in each)})
             others = [each for each in _distinct(group) if not _meets(each, merged)]
-            if (
-                _watermark(graph, merged) is not None
-                and not _takes_what_it_yields(graph, merged, shared)
-                and _acyclic(graph, [*others, merged])
-            ):
+            if way(graph, merged) is not None and _acyclic(graph, [*others, merged]):
                 for member in merged:
                     group[member] = merged
                 break
@@ -76,36 +63,8 @@ def _meets(part: Sequence[str], whole: Sequence[str]) -> bool:
     return any(name in whole for name in part)
 
 
-def way(graph: Graph, group: Sequence[str], exports: Collection[str]) -> Way | None:
+def way(graph: Graph, group: Sequence[str]) -> Way | None:
     """How Spark runs ``group`` exactly in one query; None: it does not."""
-    shared = _shared(graph, set(group), exports)
-    return None if _takes_what_it_yields(graph, group, shared) else _watermark(graph, group)
-
-
-def _shared(graph: Graph, operators: set[str], exports: Collection[str]) -> set[str]:
-    """The operators with state whose results are used more than once, be it by way of others without."""
-    uses: dict[str, int] = {}
-    for operator in reversed(graph.operators):
-        if operator.name in operators:
-            uses[operator.name] = (operator.name in exports) + sum(
-                graph.node(consumer).inputs.count(operator.name)
-                * (1 if _stateful(graph, consumer) else uses[consumer])
-                for consumer in graph.consumers(operator.name)
-                if consumer in operators
-            )
-    return {name for name, count in uses.items() if count > 1 and _stateful(graph, name)}
-
-
-def _takes_what_it_yields(graph: Graph, group: Sequence[str], shared: set[str]) -> bool:
-    """Whether a member feeds another with what goes through the log."""
-    return any(stream in shared and stream in group for name in group for stream in graph.node(name).inputs)
-
-
-def _stateful(graph: Graph, operator: str) -> bool:
-    return windowed(graph, operator) or isinstance(graph.node(operator), Join | CountAggregate)
-
-
-def _watermark(graph: Graph, group: Sequence[str]) -> Way | None:
     if any(isinstance(graph.node(name), CountAggregate) for name in group):
         return "each" if len(group) == 1 else None
     behind_windows, behind_joins = _fed(graph, group)

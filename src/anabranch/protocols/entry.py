@@ -68,8 +68,9 @@ class EntryPoint:
     # --- starting
 
     def set_peers(self, peers: tuple[str, ...], mirrors: int) -> None:
-        """The source's other entry points in the plan. Streams replicated from outside mirror nothing."""
-        self.peers = () if self.source.identity == "content" else peers
+        """The source's other entry points in the plan. Streams replicated from outside, and what each entry
+        point reads by itself, mirror nothing."""
+        self.peers = peers if self.source.identity == "sequence" else ()
         self.mirrors = len(self.peers) if self._clocked else min(mirrors, len(self.peers))
 
     def recover(

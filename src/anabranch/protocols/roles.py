@@ -66,12 +66,10 @@ def roles(graph: Graph, plan: Plan, site: str, outside: bool = False) -> Roles:
     above = _above(graph)
     applications = {subscription.name for subscription in plan.subscriptions}
     sent = {s for s, targets in leaving.items() if not applications.union([site]).issuperset(targets)}
-    wanted = {s for s, targets in leaving.items() if any(t != site for t in targets)}
-    while True:
-        while (torn := _torn(here, fused, above, sent)) is not None:
-            fused[torn] = []
-        if not outside or not _cut(graph, here, fused, wanted):
-            break
+    if outside:
+        _cut(graph, here, fused)
+    while (torn := _torn(here, fused, above, sent)) is not None:
+        fused[torn] = []
     taken = {i for op in here for i in op.inputs if i not in fused[op.name]}
     consumers = {
         stream: tuple(t for t in targets if t != site or stream in taken)
@@ -89,18 +87,12 @@ def roles(graph: Graph, plan: Plan, site: str, outside: bool = False) -> Roles:
     )
 
 
-def _cut(graph: Graph, here: list[Operator], fused: dict[str, list[str]], wanted: set[str]) -> bool:
-    """Cuts fragments into what one streaming query runs exactly; ``wanted``: what others take of them.
-    Whether there was anything to cut."""
-    taken_here = {i for op in here for i in op.inputs if i not in fused[op.name]}
-    cut = False
+def _cut(graph: Graph, here: list[Operator], fused: dict[str, list[str]]) -> None:
+    """Cuts fragments into what one streaming query runs exactly."""
     for group in _groups(here, fused):
-        for part in cuts(graph, group, [name for name in group if name in wanted or name in taken_here]):
+        for part in cuts(graph, group):
             for name in part:
-                kept = [i for i in fused[name] if i in part]
-                cut = cut or kept != fused[name]
-                fused[name] = kept
-    return cut
+                fused[name] = [i for i in fused[name] if i in part]
 
 
 def _above(graph: Graph) -> dict[str, set[str]]:

@@ -188,14 +188,16 @@ def _longest_delay(topology: Topology) -> int:
 def _add_producers(
     simulation: Simulation, source: Source, plan: Plan, offers: list[Offer], last: int
 ) -> None:
-    """One producer a source; or, where streams arrive replicated from outside, one an entry point."""
+    """One producer a source; or one an entry point, where streams arrive replicated from outside, and where
+    each entry point reads the source by itself: there it is the same producer at all."""
     slides = simulation.graph.slides(source.name)
     entries = plan.entries[source.name]
-    lists = [(entry,) for entry in entries] if source.identity == "content" else [entries]
+    lists = [(entry,) for entry in entries] if source.identity != "sequence" else [entries]
     closing: Offer = (last + 1, None)
     for each in lists:
         name = source.name if len(lists) == 1 else f"{source.name}@{each[0]}"
-        producer = Producer(source, name, each, slides, simulation.settings)
+        called = source.name if source.identity == "partition" else name
+        producer = Producer(source, called, each, slides, simulation.settings)
         simulation.add_producer(producer, f"producer/{name}", each[0], [*offers, closing])
 
 

@@ -22,6 +22,7 @@ from anabranch.protocols.events import Rejected
 from anabranch.protocols.fragment import EngineOf
 from anabranch.protocols.messages import Message
 from anabranch.site import wire
+from anabranch.site.attached import Attached
 from anabranch.site.backoff import Backoff
 from anabranch.site.clock import Clock
 from anabranch.site.config import Deployment, Schemas, SiteConfig, Spark
@@ -68,6 +69,7 @@ class SiteAgent:
         self._ended: asyncio.Future[BaseException] | None = None
         self._driver: Driver | None = None
         self._endpoint: Endpoint | None = None
+        self._attached = Attached(config, lambda: self.deployment, journal)
 
     def _arrow(self, operators: tuple[str, ...], exports: tuple[str, ...]) -> ArrowEngine:
         return ArrowEngine(self.config.graph, operators, exports, self.config.site)
@@ -106,6 +108,7 @@ class SiteAgent:
             if config.http is not None:
                 self._endpoint = self._make_endpoint(config.http)
                 self.http_port = await self._endpoint.start()
+            self._attached.start()
             await self._live()
         finally:
             await self._leave()
@@ -190,6 +193,7 @@ class SiteAgent:
 
     async def _leave(self) -> None:
         """Nothing more comes in or goes out here."""
+        await self._attached.close()
         endpoint, self._endpoint = self._endpoint, None
         if endpoint is not None:
             await endpoint.close()

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -33,6 +33,8 @@ from anabranch.site.journal import Journal
 from anabranch.site.producer import Producer
 from anabranch.site.questions import offer, status_at
 from anabranch.site.replay import Pace, Replay, first_arrival
+from anabranch.site.sinks.settings import SinkSettings
+from anabranch.site.sources.settings import SourceSettings
 from anabranch.site.status import SiteStatus
 from anabranch.site.subscription import Receiver
 from anabranch.streams.batch import Batch
@@ -50,7 +52,8 @@ class Cluster:
     """The sites of ``topology``, each under ``directory``. ``resolve``: where links go that lead through
     something (an emulator of a wide area); unless given, straight to the server. ``spark``: of all sites, or
     of each. ``secure``: with certificates and permissions, as between hosts. ``http``: the endpoint of every
-    site, each at a port of its own.
+    site, each at a port of its own. ``sources`` are fetched by each entry point, ``sinks`` delivered to where
+    their applications are.
 
     Use it as an asynchronous context: whatever happens, no process is left behind.
     """
@@ -67,6 +70,8 @@ class Cluster:
         spark: Spark | Mapping[str, Spark | None] | None = None,
         secure: bool = False,
         http: Http | None = None,
+        sources: Sequence[SourceSettings] = (),
+        sinks: Sequence[SinkSettings] = (),
     ) -> None:
         self.graph = graph_of(query)
         check_plan(plan, self.graph, topology)
@@ -86,6 +91,8 @@ class Cluster:
         if self._keys is not None:
             keys.create(self._keys, {site: ["127.0.0.1"] for site in topology.names})
         self._http = http
+        self._sources = tuple(sources)
+        self._sinks = tuple(sinks)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def server_of(self, site: str, to: str) -> tuple[str, int]:
@@ -141,6 +148,8 @@ class Cluster:
             bound=True,
             http=self._http_of(site),
             client_tls=None if self._keys is None else keys.of_endpoint(self._keys, site),
+            sources=tuple(s for s in self._sources if site in self.plan.entries[s.source]),
+            sinks=tuple(s for s in self._sinks if self._place_of(s) == site),
         )
         path = directory / "site.json"
         path.write_bytes(config.to_json())
@@ -160,6 +169,9 @@ class Cluster:
         return ServerSettings(
             site, self.directory / site / "log", port=self.ports[site], sync=self._sync, extra=extra
         )
+
+    def _place_of(self, sink: SinkSettings) -> str | None:
+        return next((s.site for s in self.plan.subscriptions if s.name == sink.application), None)
 
     def _http_of(self, site: str) -> Http | None:
         return None if self._http is None else msgspec.structs.replace(self._http, port=self.http_ports[site])
@@ -273,10 +285,11 @@ class Cluster:
     async def _feed(self, name: str, table: pa.Table, pace: Pace) -> None:
         source = next(each for each in self.graph.sources if each.name == name)
         entries = self.plan.entries[name]
-        apart = [(entry,) for entry in entries] if source.identity == "content" else [entries]
+        apart = [(entry,) for entry in entries] if source.identity != "sequence" else [entries]
         async with asyncio.TaskGroup() as feeding:
             for each in apart:
-                called = name if len(apart) == 1 else f"{name}@{each[0]}"
+                alone = len(apart) == 1 or source.identity == "partition"
+                called = name if alone else f"{name}@{each[0]}"
                 feeding.create_task(self._feed_by(called, name, each, Replay(source, table, pace)))
 
     async def _feed_by(self, called: str, source: str, entries: tuple[str, ...], replay: Replay) -> None:

@@ -17,6 +17,8 @@ from anabranch.log.server import ServerSettings
 from anabranch.plan import Plan
 from anabranch.protocols.settings import Settings
 from anabranch.site.http.settings import Http
+from anabranch.site.sinks.settings import SinkSettings
+from anabranch.site.sources.settings import SourceSettings
 from anabranch.streams.batch import with_ids
 from anabranch.types import arrow_schema
 
@@ -44,8 +46,9 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     server. ``log``: the server that this site runs itself; None if it is run by somebody else.
     ``spark``: what runs the fragments; None: the Arrow engine, in the agent's own process. ``tls``: who this
     site is, and ``client_tls`` who its HTTP endpoint is; None: everything is on this machine. ``http``: where
-    producers and readers reach this site over HTTP; None: nowhere. ``metrics_port`` 0: any that is free.
-    ``bound``: the site ends when its standard input does."""
+    producers and readers reach this site over HTTP; None: nowhere. ``sources``: what this site fetches
+    itself; ``sinks``: where it delivers results itself. ``metrics_port`` 0: any that is free. ``bound``: the
+    site ends when its standard input does."""
 
     site: str
     directory: Path
@@ -61,6 +64,8 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bound: bool = False
     http: Http | None = None
     client_tls: Tls | None = None
+    sources: tuple[SourceSettings, ...] = ()
+    sinks: tuple[SinkSettings, ...] = ()
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -88,12 +93,30 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
         except (msgspec.DecodeError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from None
+        _check_parts(config, path)
         if config.site not in config.servers:
             raise ConfigError(f"{path}: servers names no URL for {config.site!r} itself; add it")
         for tls in (config.tls, config.client_tls):
             if tls is not None:
                 check_tls(tls)
         return config
+
+
+def _check_parts(config: SiteConfig, path: Path) -> None:
+    sources = {source.name: source for source in config.graph.sources}
+    for fetched in config.sources:
+        if fetched.source not in sources:
+            known = ", ".join(sources)
+            raise ConfigError(
+                f"{path}: sources: there is no source {fetched.source!r}; the query has {known}"
+            )
+    applications = [subscription.name for subscription in config.plan.subscriptions]
+    for delivered in config.sinks:
+        if delivered.application not in applications:
+            raise ConfigError(
+                f"{path}: sinks: the plan has no application {delivered.application!r}; "
+                f"it has {', '.join(applications)}"
+            )
 
 
 def _path(kind: type[Any], value: Any) -> Any:

@@ -19,12 +19,13 @@ SECOND = 1_000_000
 
 class Pace:
     """The time line of inputs, tied to this machine's clock: what has timestamp ``begin`` arrives at once,
-    the rest ``speed`` times as fast as it says."""
+    the rest ``speed`` times as fast as it says. ``started``: by this machine's monotonic clock, if not
+    now."""
 
-    def __init__(self, begin: int, speed: float = 1.0) -> None:
+    def __init__(self, begin: int, speed: float = 1.0, started: float | None = None) -> None:
         self._begin = begin
         self._speed = speed
-        self._started = time.monotonic()
+        self._started = time.monotonic() if started is None else started
 
     def now(self) -> int:
         return self._begin + int((time.monotonic() - self._started) * SECOND * self._speed)

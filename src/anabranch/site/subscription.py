@@ -133,6 +133,11 @@ class Receiver:
                 self._links.go_on(self._protocol.stream)
         return taken
 
+    def keep(self, cursor: int) -> None:
+        """All up to ``cursor`` is safe with the reader: what follows must be there when it comes back, and is
+        not trimmed before it has said this again."""
+        self._protocol.kept = cursor
+
     @property
     def idle(self) -> bool:
         """Whether all that has come has been taken."""

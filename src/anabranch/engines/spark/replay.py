@@ -31,7 +31,7 @@ from anabranch.streams.batch import Batch, concat, timestamps, with_ids
 from anabranch.streams.punctuation import BEGINNING, END
 from anabranch.types import arrow_schema
 
-PATIENCE = 300.0
+PATIENCE = 120.0
 """Seconds without a batch after which a replay gives up."""
 
 
@@ -115,8 +115,7 @@ class Replay:
             salts=salts,
             patience=patience,
         )
-        wanted = {output.stream for output in graph.outputs}
-        self._groups = cuts(graph, graph.order(), wanted)
+        self._groups = cuts(graph, graph.order())
         exports = {stream for group in self._groups for stream in exports_of(graph, group, self._groups)}
         taken = {stream for group in self._groups for stream in inputs_of(graph, group)}
         self._logs = {

@@ -41,11 +41,18 @@ def permit(settings: Http, request: Request, kind: str, name: str = "") -> None:
     token = settings.grants(request.headers.get("authorization", ""))
     if token is None:
         raise Refused(401, "token", "this needs a token: send the header Authorization: Bearer SECRET")
-    if not settings.tokens and not is_loopback(request.url.hostname or ""):
+    if not settings.tokens and not is_loopback(_host(request)):
         raise Refused(421, "host", "this endpoint is for this machine; call it 127.0.0.1 or localhost")
     if not _allows(token, kind, name):
         what = f"{kind[:-1]} {name[:80]!r}" if name else "that"
         raise Refused(403, "scope", f"this token is not for {what}; ask for one that is")
+
+
+def _host(request: Request) -> str:
+    try:
+        return request.url.hostname or ""
+    except ValueError:
+        return ""
 
 
 def _allows(token: Token, kind: str, name: str) -> bool:

@@ -85,6 +85,9 @@ class Clients:
         """The source's entry points, this site first. Where tuples are told apart by content each entry point
         takes them for itself."""
         entries = plan.entries[source.name]
+        if source.identity == "partition":
+            own = f"source {source.name!r} is read by the sites themselves; put a file where they read"
+            raise Refused(409, "elsewhere", own)
         if source.identity == "content":
             if self._site not in entries:
                 raise Refused(

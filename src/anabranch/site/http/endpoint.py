@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from anabranch.plan import Plan
+from anabranch.site.client import ClientFailed
 from anabranch.site.config import Deployment, Schemas
 from anabranch.site.http.answers import Refused, answer, permit
 from anabranch.site.http.clients import Clients
@@ -96,6 +97,9 @@ class Endpoint:
                 who = "" if client is None else f"{client.host}:{client.port}"
                 self._refuse(refused.why, refused.sentence, who)
                 return answer(refused)
+            except ClientFailed as error:
+                self._refuse("failed", str(error))
+                return answer(Refused(503, "failed", "this endpoint has failed; send it to another site's"))
             except ClientDisconnect:
                 self._refuse("gone", "the client was gone before it had sent all")
                 return Response(status_code=400)

@@ -1,0 +1,1 @@
+"""Where the results of an output go, when a site delivers them itself."""

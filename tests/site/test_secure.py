@@ -309,11 +309,14 @@ def test_keys_are_made_once_renewed_on_request_and_read_by_nobody_else(tmp_path:
     assert {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_file()} == {0o600}
     assert [path.name for path in keys.create(tmp_path, {**hosts, "lima": []})] == ["lima"]
     assert paris.certificate.read_bytes() == before
+    context = paris.context()
+    assert paris.context() is context
     authority = (tmp_path / "ca.pem").read_bytes()
     assert len(keys.create(tmp_path, hosts, renew=True)) == 4
     assert paris.certificate.read_bytes() != before
     assert (tmp_path / "ca.pem").read_bytes() == authority
     check_tls(paris)
+    assert paris.context() is not context
 
 
 def test_keys_that_cannot_be_used_are_refused_in_one_sentence(tmp_path: Path) -> None:

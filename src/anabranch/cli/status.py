@@ -95,9 +95,15 @@ def _sites(statuses: Statuses) -> Table:
             _good(f"{reached}/{len(status.peers)}", reached == len(status.peers)),
             f"{max(ages):,.1f} s" if ages else "-",
             f"{status.log_waiting}",
-            ", ".join(f"{count} {kind}" for kind, count in status.events.items()) or "-",
+            _events(status),
         )
     return table
+
+
+def _events(status: SiteStatus) -> str:
+    told = [f"{count} {kind}" for kind, count in status.events.items()]
+    told += [f"refused: {count} {why}" for why, count in status.refused.items()]
+    return ", ".join(told) or "-"
 
 
 def _branches(branches: list[tuple[str, BranchStatus]]) -> Table:

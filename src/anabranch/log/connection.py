@@ -42,7 +42,8 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def context(self) -> ssl.SSLContext:
         """Raises an OSError if the files are not there or not what they should be."""
-        return _context(self)
+        files = (self.ca, self.certificate, self.key)
+        return _context(self, tuple(path.stat().st_mtime_ns for path in files))
 
     def within(self, url: str, server: str) -> str:
         """The URL of ``server`` for a process that is told of it by the URL alone."""
@@ -51,7 +52,8 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @lru_cache(maxsize=64)
-def _context(tls: Tls) -> ssl.SSLContext:
+def _context(tls: Tls, written: tuple[int, ...]) -> ssl.SSLContext:
+    """``written``: when each file was. Renewed ones count for the next connection."""
     context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(tls.ca))
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.load_cert_chain(str(tls.certificate), str(tls.key))

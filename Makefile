@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-fast lint fuzz bench docs lock clean
+.PHONY: demo test test-fast lint fuzz conformance bench docs lock clean
 
 demo: $(READY)  ## seven sites, one killed, one cut off, and the audit
 	@$(BIN)/anabranch demo
@@ -26,6 +26,9 @@ lint: $(READY)
 
 fuzz: $(READY)  ## three thousand random runs, each compared with the ideal run
 	@$(BIN)/anabranch fuzz --runs 3000 --seed 1
+
+conformance: $(READY)  ## two hundred random queries: Arrow = Spark streaming = Spark batch
+	ANABRANCH_CONFORMANCE=200 $(BIN)/pytest -n 2 --dist worksteal tests/conformance/test_spark.py
 
 bench: $(READY)  ## the duplicate filter and the simulator, measured on this machine
 	@$(BIN)/anabranch bench filter

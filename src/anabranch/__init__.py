@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from anabranch.engines.ideal import ideal
+    from anabranch.engines.spark.replay import replay
     from anabranch.inputs import InputError, load_inputs
     from anabranch.plan import Branch, Plan, PlanError, Subscription, full_mesh, spread
     from anabranch.protocols.settings import Settings
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "anabranch.engines.ideal": ("ideal",),
+    "anabranch.engines.spark.replay": ("replay",),
     "anabranch.inputs": ("InputError", "load_inputs"),
     "anabranch.plan": ("Branch", "Plan", "PlanError", "Subscription", "full_mesh", "spread"),
     "anabranch.protocols.settings": ("Settings",),
@@ -92,6 +94,7 @@ __all__ = [
     "ideal",
     "load_faults",
     "load_inputs",
+    "replay",
     "simulate",
     "spread",
 ]

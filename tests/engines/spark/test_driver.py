@@ -27,9 +27,9 @@ def graph() -> Graph:
     q = ab.Query("netwatch")
     load = q.source("load", "host string, load double", lateness="5 seconds")
     rtt = q.source("rtt", "host string, ms double", lateness="5 seconds")
-    pairs = load.where("load > 0.3", name="busy").join(
-        rtt, on="host", within="3 seconds", where="ms > 20", name="pairs"
-    )
+    busy = load.where("load > 0.3", name="busy")
+    pairs = busy.join(rtt, on="host", within="3 seconds", where="ms > 20", name="pairs")
+    q.output("busy", busy)
     q.output("pairs", pairs)
     by = {"by": "host", "n": "count(*)", "worst": "max(ms)", "best": "max_by(load, ms)"}
     q.output("alerts", pairs.aggregate("5 seconds", every="2 seconds", name="worst", **by))
@@ -66,7 +66,7 @@ class Case:
         }
         checked = check_inputs(self.graph, self.tables)
         self.fed: dict[str, Batch | None] = {s.name: accepted(s, checked[s.name]) for s in self.graph.sources}
-        self.site = Site(self.graph, self.graph.order(), ("pairs", "worst"), directory)
+        self.site = Site(self.graph, self.graph.order(), ("busy", "pairs", "worst"), directory)
 
     def feed(self, first: int, end: int) -> None:
         for chunk in range(first, end):

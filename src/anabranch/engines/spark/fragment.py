@@ -60,8 +60,10 @@ def start_query(spark: Any, run: Run, name: str, life: str, settings: Settings) 
             f"operators {list(run.operators)} cannot be one fragment of Spark's: windows and joins follow "
             "each other in a way that is not exact; cut them as anabranch.protocols.cuts says"
         )
-    # A query keeps the settings that the session has when it starts.
+    # A query keeps the settings that the session has when it starts. Where each operator has a watermark of
+    # its own, Spark looks for it below the operator, and sees none behind an exchange that is used again.
     spark.conf.set("spark.sql.streaming.statefulOperator.allowMultiple", str(chosen == "each").lower())
+    spark.conf.set("spark.sql.exchange.reuse", str(chosen == "one").lower())
     server = settings.server
     reports = Reports(server.url, server.user, server.password, graph.name, run.fragment, name)
     context = Context(graph, run.complete_from, settings.salts, reports=reports)

@@ -31,7 +31,7 @@ from anabranch.streams.batch import Batch, concat, timestamps, with_ids
 from anabranch.streams.punctuation import BEGINNING, END
 from anabranch.types import arrow_schema
 
-PATIENCE = 300.0
+PATIENCE = 120.0
 """Seconds without a batch after which a replay gives up."""
 
 
@@ -165,6 +165,12 @@ class Replay:
         last = self.collector.last.get((f"group{number}", "replay"), -1)
         checkpoint = self._directory / f"group{number}" / "spark"
         while committed(checkpoint) < last and time.monotonic() < until and self.queries[number].isActive:
+            time.sleep(0.02)
+
+    def wait_for_batch(self, number: int, patience: float = 20.0) -> None:
+        """Until a query has handed over a batch, or it seems that none will come."""
+        until = time.monotonic() + patience
+        while (f"group{number}", "replay") not in self.collector.last and time.monotonic() < until:
             time.sleep(0.02)
 
     def restart(self, number: int) -> None:

@@ -1,8 +1,10 @@
 """An ingress log as a streaming source of Spark's: rows, and the punctuation behind them.
 
-An offset is a position in the log together with the punctuation there and the generation of the record before
-it. Each read yields the rows between two offsets and, last, one row that is nothing but the punctuation at
-its end (again if it has not moved: a query that was restarted must hear it from each of its inputs).
+An offset is a position in the log together with the punctuation there and the generation of the record
+before it. Each read yields the rows between two offsets and, last, one row that is nothing but the
+punctuation at its end. A query that was restarted has forgotten what its inputs had promised, and closes
+nothing before something is new: so a reader that begins calls its first offset new, if there is anything to
+promise.
 
 What the log lacks, and a record that another writer has put where one had been read, fails the query with a
 sentence; the driver then looks whether to rebuild it from the log.
@@ -10,6 +12,7 @@ sentence; the driver then looks whether to rebuild it from the log.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -65,12 +68,13 @@ class Place(msgspec.Struct, frozen=True):
 
 class Offset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Between two records of the log of ``stream``. ``generation``: of the record before; None where nothing
-    is known of it."""
+    is known of it. ``life``: of the reader that has last told of this stream."""
 
     stream: str
     position: int
     punctuation: int
     generation: int | None
+    life: str = ""
 
 
 class Part(InputPartition):  # type: ignore[misc]
@@ -111,6 +115,7 @@ class LogReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def __init__(self, place: Place) -> None:
         self._place = place
+        self._life = secrets.token_hex(3)
         self._tails: Tails | None = None
         self._seen: tuple[int, ...] = ()
 
@@ -124,8 +129,7 @@ class LogReader(DataSourceStreamReader):  # type: ignore[misc]
         until any input of the query has news; but not directly after a batch, whose punctuation may call for
         another one."""
         begin = _offset(start)
-        place = self._place
-        _tell(place, begin.position)
+        _tell(self._place, begin.position)
         try:
             return self._latest(begin)
         except (TimeoutError, ConnectionError):
@@ -140,7 +144,8 @@ class LogReader(DataSourceStreamReader):  # type: ignore[misc]
             self._tails = Tails(Connection(place.url, place.user, place.password))
         tail = self._tails.follow(place.log, begin.position)
         self._tails.drain()
-        if place.waits and (tail is None or tail.end == begin.position):
+        untold = begin.life != self._life and to_mark(begin.punctuation) is not None
+        if place.waits and not untold and (tail is None or tail.end == begin.position):
             self._wait(begin.position)
         end, size = begin.position, 0
         for bytes_ in () if tail is None else tail.sizes:
@@ -149,10 +154,10 @@ class LogReader(DataSourceStreamReader):  # type: ignore[misc]
                 break
             end += 1
         if end == begin.position:
-            return _json(begin)
+            return _json(msgspec.structs.replace(begin, life=self._life) if untold else begin)
         record = self._record(end - 1)
         punctuation = record.punctuation if record.complete_from != END else BEGINNING
-        offset = Offset(place.stream, end, max(punctuation, begin.punctuation), record.generation)
+        offset = Offset(place.stream, end, max(punctuation, begin.punctuation), record.generation, self._life)
         _tell(place, end)
         return _json(offset)
 
@@ -186,9 +191,9 @@ class LogReader(DataSourceStreamReader):  # type: ignore[misc]
         begin, until = _offset(start), _offset(end)
         mark = to_mark(until.punctuation)
         count = until.position - begin.position
-        if not count:
+        if begin == until:
             return []
-        parts = self._parts(begin.position, until.position)
+        parts = self._parts(begin.position, until.position) if count else 1
         cuts = [begin.position + count * part // parts for part in range(parts + 1)]
         return [
             Part(

@@ -43,7 +43,7 @@ def exact(expression: str) -> str:
     """``expression`` with MAX_BY and MIN_BY such that of equal candidates the first, by (timestamp, id),
     wins; Spark takes any.
 
-    >>> exact("max_by(k, x)").startswith("MAX_BY(k, CASE WHEN")
+    >>> exact("max_by(k, x)").startswith("MAX_BY((k), CASE WHEN")
     True
     >>> exact("sum(x) / 2")
     'sum(x) / 2'

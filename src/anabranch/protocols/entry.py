@@ -144,10 +144,13 @@ class EntryPoint:
         return effects
 
     def on_ask(self, now: int, client: str, ask: Ask) -> list[Effect]:
-        """One that was never heard of has brought nothing; what others have brought is confirmed first."""
-        if ask.producer not in self._producers and self._may_stamp:
-            nothing = Accepted(self.source.name, ask.producer, 0, BEGINNING, self.egress.writer.high)
-            return [Send(client, nothing)]
+        """One that was never heard of has brought nothing; what others have brought is confirmed first. One
+        that asks at an earlier attempt hears of the last."""
+        progress = self._producers.get(ask.producer)
+        attempt = ask.attempt if progress is None else progress.attempt
+        if (progress is None and self._may_stamp) or attempt > ask.attempt:
+            high = self.egress.writer.high
+            return [Send(client, Accepted(ask.source, ask.producer, 0, BEGINNING, high, attempt))]
         known = Submit(ask.source, ask.producer, 0, None, BEGINNING, BEGINNING, (0, BEGINNING), ask.attempt)
         return self.on_submit(now, client, known)
 
@@ -223,7 +226,8 @@ class EntryPoint:
         if until > progress.confirmed:
             until, promise = progress.confirmed, BEGINNING
         return Send(
-            progress.client, Accepted(self.source.name, producer, until, promise, self.egress.writer.high)
+            progress.client,
+            Accepted(self.source.name, producer, until, promise, self.egress.writer.high, progress.attempt),
         )
 
     def _on_missing(self, now: int, client: str, submit: Submit) -> list[Effect]:

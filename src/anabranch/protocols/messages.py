@@ -39,13 +39,15 @@ class Ask(msgspec.Struct, frozen=True):
 
 class Accepted(msgspec.Struct, frozen=True):
     """Entry point to producer: every sequence below ``until`` is safe, and ``promise`` is known; no timestamp
-    so far is larger than ``high``."""
+    so far is larger than ``high``. ``attempt`` is the last it has heard of: what is sent at an earlier one is
+    ignored."""
 
     source: str
     producer: str
     until: int
     promise: int
     high: int
+    attempt: int = 0
 
 
 class Resend(msgspec.Struct, frozen=True):

@@ -69,6 +69,16 @@ class Producer:
         return Send(self._entries[self._current], self._submit(None, BEGINNING))
 
     @property
+    def attempt(self) -> int:
+        return self._attempt
+
+    def take_up(self, attempt: int) -> list[Effect]:
+        """An entry point has heard of a later attempt in this name than it was begun with: it goes on from
+        there."""
+        self._attempt = attempt
+        return [self.hello()]
+
+    @property
     def next(self) -> int:
         """The number of the next tuple."""
         return self._next

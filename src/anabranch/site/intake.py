@@ -25,6 +25,8 @@ SUBMIT_ROWS = 50_000
 UNSAFE_MOST = 8 << 20
 """Bytes of one producer that may wait to be safe before it takes no more."""
 _HELLO = 0.5
+LATEST = 1 << 62
+"""Beyond all attempts."""
 
 
 class Lane:
@@ -41,7 +43,6 @@ class Lane:
     ) -> None:
         self.source = source
         self.name = name
-        self.attempt = attempt
         self.answers: dict[str, Accepted] = {}
         """The last of each entry point."""
         self._intake = intake
@@ -76,13 +77,20 @@ class Lane:
         """All that was offered, promises too."""
         return self._protocol.is_safe
 
-    async def start(self) -> Accepted:
-        """What an entry point knows of this producer. Asks until one has told."""
+    async def start(self, attempts: int = LATEST) -> Accepted | None:
+        """What an entry point knows of this producer. Asks until one has told. None if it has heard of an
+        attempt from ``attempts`` on: then others act in this name."""
         self._executor.do(self._protocol.start, self._clock())
-        while not self.answers:
+        while True:
+            for answer in list(self.answers.values()):
+                if answer.attempt >= attempts:
+                    return None
+                if answer.attempt <= self._protocol.attempt:
+                    return answer
+                self.answers.clear()
+                self._executor.do(self._protocol.take_up, answer.attempt)
             if not await self._hear_within(_HELLO):
                 self._executor.do(lambda: [self._protocol.hello()])
-        return next(iter(self.answers.values()))
 
     async def furthest(self, all: bool = False) -> Accepted | None:
         """What the entry point knows that holds most of this producer: of ``all`` of them, or of those that
@@ -90,10 +98,14 @@ class Lane:
         while True:
             self.answers.clear()
             for entry in self._entries:
-                self._intake.send(Send(entry, Ask(self.source.name, self.name, self.attempt)))
+                ask = Ask(self.source.name, self.name, self._protocol.attempt)
+                self._intake.send(Send(entry, ask))
             while len(self.answers) < len(self._entries) and await self._hear_within(2 * _HELLO):
                 pass
-            if len(self.answers) == len(self._entries) or not all:
+            last = max((answer.attempt for answer in self.answers.values()), default=0)
+            if last > self._protocol.attempt:
+                self._protocol.take_up(last)
+            elif len(self.answers) == len(self._entries) or not all:
                 return max(self.answers.values(), key=lambda answer: answer.until, default=None)
 
     def go_on(self, first: int, promise: int = BEGINNING, high: int = BEGINNING) -> None:

@@ -165,12 +165,7 @@ class Client:
         """The lane on which tuple ``first`` can go, or one before it that has gone already; None: wherever it
         stands."""
         if turn < self._turn:
-            raise Refused(
-                409,
-                "turn",
-                f"client {self.name!r} has made turn {self._turn} already, and this is of turn {turn}; "
-                "count on at each turn to another endpoint",
-            )
+            raise _stale(self.name, turn)
         lane = self._lane
         if lane is not None and (turn > self._turn or (lane.is_safe and first not in (None, lane.next))):
             # It has been elsewhere in the meantime, or sends again what it had sent there.
@@ -193,7 +188,9 @@ class Client:
         """Where it stands: as this endpoint remembers, or an entry point."""
         lane = self._intake.lane(self.source, self.name, self._entries, self._turn << TURN_BITS)
         try:
-            known = await lane.start()
+            known = await lane.start((self._turn + 1) << TURN_BITS)
+            if known is None:
+                raise _stale(self.name, self._turn)
             noted = self._memory.get(self.source.name, self.name)
             if first is not None and first > max(known.until, noted.next):
                 # The entry point that has told may be the one that lacks it.
@@ -223,3 +220,8 @@ class Client:
         if self._lane is not None:
             self._lane.drop()
             self._lane = None
+
+
+def _stale(name: str, turn: int) -> Refused:
+    made = f"client {name!r} has made a later turn than {turn}; count on at each turn to another endpoint"
+    return Refused(409, "turn", made)

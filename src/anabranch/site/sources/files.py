@@ -77,6 +77,7 @@ class Directory:
         """Until the directory has ended."""
         whole = self._lane(f"files {self._source.name}")
         known = await whole.start()
+        assert known is not None
         self._cursor = self._load()
         if known.high < self._cursor.high:
             # The log has lost what was in it: everything is read again, and what is still there counts once.
@@ -125,6 +126,7 @@ class Directory:
             cursor = Cursor(path.name, 0, cursor.promise, cursor.high, done=False)
         lane = self._lane(f"file {path.name}")
         known = await lane.start()
+        assert known is not None
         # The entry point knows; but it forgets what has been trimmed from its log when it starts again.
         forgotten = known.until == 0 and known.high >= cursor.high
         first = cursor.rows if forgotten else known.until

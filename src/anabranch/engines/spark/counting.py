@@ -66,7 +66,8 @@ def count_windows(
         kernel.process(0, rows)
     made = kernel.punctuate(0, last)
     state.update((kernel.snapshot(),))
-    yield _frame(made if made is not None else kernel.schema.empty_table().to_batches(), whole, operator)
+    if made is not None:
+        yield _frame(made, (*IDS, *whole.schema(operator.name)))
 
 
 def _rows(frame: Any, columns: tuple[Column, ...]) -> Batch:
@@ -87,18 +88,14 @@ def _array(values: Any, null: Any, kind: str, type_: pa.DataType) -> pa.Array:
     return array.cast(pa.int32()).view(type_) if pa.types.is_date(type_) else array.cast(type_)
 
 
-def _frame(batch: Any, graph: Graph, operator: CountAggregate) -> Any:
-    columns = (*IDS, *graph.schema(operator.name))
+def _frame(batch: Batch, columns: Sequence[Column]) -> Any:
     made = {}
-    for i, column in enumerate(columns):
-        array = batch.column(i) if isinstance(batch, pa.RecordBatch) else None
+    for i, (array, column) in enumerate(zip(batch.columns, columns, strict=True)):
         made[f"v{i}"], made[f"n{i}"] = _values(array, plain(column))
     return pd.DataFrame(made)
 
 
-def _values(array: pa.Array | None, kind: str) -> tuple[Any, Any]:
-    if array is None:
-        array = pa.array([], {"string": pa.string(), "binary": pa.binary()}.get(kind, pa.int64()))
+def _values(array: pa.Array, kind: str) -> tuple[Any, Any]:
     null = array.is_null().to_numpy(zero_copy_only=False)
     if kind in ("string", "binary"):
         values = np.empty(len(array), object)

@@ -13,7 +13,10 @@ import pyarrow as pa
 import pytest
 
 import anabranch as ab
+from anabranch.engines.arrow import ArrowEngine
+from anabranch.protocols.events import Disagreement
 from anabranch.sim.faults import Fault
+from anabranch.streams.batch import Batch, timestamps
 
 NAMES = ("paris", "tokyo", "ohio", "sydney")
 RTT = [[0, 220, 100, 280], [220, 0, 150, 110], [100, 150, 0, 200], [280, 110, 200, 0]]
@@ -328,3 +331,27 @@ def test_retention_long_enough_loses_nothing() -> None:
     run = ab.simulate(query(), inputs(), SITES, of, cut)
     assert_transparent(run)
     assert not kinds(run) & {"Gap", "Trimmed"}
+
+
+def test_replicas_that_disagree_are_reported_with_stream_and_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost: list[int] = []
+    original = ArrowEngine._yield
+
+    def lose_one(self: ArrowEngine, node: Any, out: Batch) -> None:
+        if self.at == "paris" and node.name == "pairs" and not lost:
+            lost.append(int(timestamps(out)[0]))
+            out = out.slice(1)
+        if out.num_rows:
+            original(self, node, out)
+
+    monkeypatch.setattr(ArrowEngine, "_yield", lose_one)
+    run = simulate()
+    events = [event for _, event in run.events if isinstance(event, Disagreement)]
+    assert kinds(run) == {"Disagreement"}
+    assert {event.at for event in events} >= {"pairs@paris"}
+    assert len(set(events)) == len(events), "once for each pair of branches and bucket"
+    for event in events:
+        assert (event.stream, event.branches) == ("pairs", ("paris", "sydney"))
+        assert event.after < lost[0] <= event.until
+    assert run.complete
+    assert len(run.outputs["pairs"]) == len(ideal()["pairs"]), "one replica has it: it arrives"

@@ -13,7 +13,7 @@ from anabranch.fuzz.judge import judge
 from anabranch.fuzz.liveness import must_end
 from anabranch.graph import Column, CountAggregate, Custom, Filter, Graph, Output, Source
 from anabranch.plan import Subscription, full_mesh
-from anabranch.protocols.events import Degraded, Gap, Late, Poisoned, Waiting
+from anabranch.protocols.events import Degraded, Disagreement, Gap, Late, Poisoned, Waiting
 from anabranch.sim.faults import Crash
 from anabranch.sim.run import Run, simulate
 from anabranch.streams.batch import TIMESTAMP
@@ -144,6 +144,11 @@ def test_an_alarm_needs_a_reason(true_run: Run) -> None:
     assert kinds("live", told(true_run, gap)) == ["idle gap"]
     assert kinds("calm", told(true_run, Degraded("load", "a", "load", 1, ("b",)))) == ["event"]
     assert kinds("live", told(true_run, Degraded("load", "a", "load", 1, ("b",)))) == []
+
+
+@pytest.mark.parametrize("klass", ["calm", "live", "outage", "loss"])
+def test_replicas_that_disagree_are_a_finding_whatever_fails(true_run: Run, klass: str) -> None:
+    assert "disagreement" in kinds(klass, told(true_run, Disagreement("high", APP, ("a", "b"), 0, SECOND)))
 
 
 def test_late_tuples_are_counted(true_run: Run) -> None:

@@ -1,10 +1,10 @@
 """Branches of one stream rejoined: which records count, when the stream begins, what a gap is."""
 
 import pytest
-from pieces import SECOND, append, contents, log, opened, reported
+from pieces import SECOND, append, batch, contents, log, opened, reported
 
-from anabranch.protocols.events import Gap
-from anabranch.protocols.records import Writer
+from anabranch.protocols.events import Disagreement, Gap
+from anabranch.protocols.records import Record, Writer
 from anabranch.protocols.rejoin import Rejoin
 from anabranch.protocols.settings import Settings
 from anabranch.streams.punctuation import BEGINNING, END
@@ -169,3 +169,75 @@ def test_a_plan_opens_new_branches_and_closes_those_that_left() -> None:
     back = r.keep_only(0, ("a", "b", "c"))
     assert [effect.position for effect in opened(back)] == [None], "it is a new branch"
     assert r.names == ["a", "b", "c"], "whose deliveries are counted on"
+
+
+FULL = log(([(10, 1)], 5), ([(20, 2)], 15), ([(SECOND + 5, 3)], 2 * SECOND))
+LACKS_2 = log(([(10, 1)], 5), ([(SECOND + 5, 3)], 2 * SECOND))
+
+
+def read(r: Rejoin, source: str, records: tuple[Record, ...], position: int = 0) -> list[object]:
+    r.opened(0, source, position, False)
+    numbered = enumerate(records[position:], position)
+    return [e for n, record in numbered for e in reported(r.record(0, source, n, record)[2])]
+
+
+def test_replicas_that_disagree_are_reported() -> None:
+    r = rejoin("a", "b")
+    assert read(r, "b", FULL) == []
+    assert read(r, "a", LACKS_2) == [Disagreement("s", "here", ("a", "b"), 0, SECOND)]
+    assert r.frontier.punctuation == 2 * SECOND
+
+
+def test_a_branch_opened_in_the_middle_is_compared_only_behind_what_it_lacks() -> None:
+    r = rejoin("a", "b")
+    assert read(r, "b", FULL) == []
+    assert read(r, "a", FULL, 1) == []
+    assert read(r, "a", FULL, 2) == []
+
+
+def test_a_consumer_that_crashed_reads_its_branches_anew() -> None:
+    r = rejoin("a", "b")
+    for source in ("a", "b"):
+        r.opened(0, source, 0, False)
+    r.record(0, "a", 0, FULL[0])
+    own = Writer("in/s", 1)
+    own.complete_from = BEGINNING
+    own.punctuation = 5
+    after = Rejoin("s", "here", SETTINGS, 0)
+    after.restore(0, (own.append(batch((10, 1)), cursors=r.cursors).record,))
+    after.keep_only(0, ("a", "b"))
+    after.opened(0, "a", 1, True)
+    events = [e for n in (1, 2) for e in reported(after.record(0, "a", n, FULL[n])[2])]
+    assert events == []
+    assert read(after, "b", FULL) == [], "of a only what follows 10 was read in this life"
+
+
+def test_a_branch_that_was_alone_for_a_while_is_read_anew() -> None:
+    r = rejoin("a", "b")
+    read(r, "b", FULL[:1])
+    r.keep_only(0, ("b",))
+    r.record(0, "b", 1, FULL[1])
+    r.keep_only(0, ("a", "b"))
+    r.record(0, "b", 2, FULL[2])
+    assert read(r, "a", FULL) == []
+
+
+def test_a_branch_that_left_the_plan_is_compared_no_more() -> None:
+    r = rejoin("a", "b", "c")
+    read(r, "a", LACKS_2)
+    r.keep_only(0, ("b", "c"))
+    assert read(r, "b", FULL) == []
+    assert read(r, "c", FULL) == []
+
+
+def test_a_replica_that_restarts_may_bring_again_what_its_log_no_longer_holds() -> None:
+    r = rejoin("a", "b")
+    read(r, "b", log(([(10, 1)], 5), ([(20, 2)], 15), ([(SECOND + 5, 3)], 3 * SECOND)))
+    again = Writer("out/s", 2)
+    again.recover(0, FULL[:2])
+    again.complete_from = BEGINNING
+    repeated = append(again, [(20, 2)], 15)
+    rest = append(again, [(SECOND + 5, 3), (SECOND + 6, 4)], 3 * SECOND)
+    assert read(r, "a", (*FULL[:2], repeated, rest)) == [
+        Disagreement("s", "here", ("a", "b"), SECOND, 2 * SECOND)
+    ], "the first second is not compared, the second is"

@@ -20,7 +20,7 @@ from anabranch.fuzz.liveness import must_end
 from anabranch.fuzz.rows import Row, rows, times, without_sign_of_zero
 from anabranch.graph import Aggregate, CountAggregate, Custom, Operator, Output, Source, TopK
 from anabranch.plan import Subscription
-from anabranch.protocols.events import Degraded, Gap, Late, Poisoned, Rejected, Trimmed, Waiting
+from anabranch.protocols.events import Degraded, Disagreement, Gap, Late, Poisoned, Rejected, Trimmed, Waiting
 from anabranch.sim.faults import Crash
 from anabranch.sim.run import Run
 from anabranch.streams.punctuation import END
@@ -228,9 +228,13 @@ def _filters(run: Run) -> list[Finding]:
 
 
 def _events(case: Case, run: Run) -> list[Finding]:
-    """Where nothing failed no event may tell of a loss; and late tuples are counted, without faults exactly
-    once for each entry point that decides about them."""
-    findings = []
+    """Replicas never disagree; where nothing failed no event may tell of a loss; and late tuples are counted,
+    without faults exactly once for each entry point that decides about them."""
+    findings = [
+        Finding("disagreement", f"replicas of one stream disagree: {event}")
+        for _, event in run.events
+        if isinstance(event, Disagreement)
+    ]
     if case.klass == "calm":
         narrow = any(link.bandwidth for link in case.topology.links)
         alarms = [

@@ -67,6 +67,18 @@ class Waiting(msgspec.Struct, frozen=True, tag=True):
     since: int
 
 
+class Disagreement(msgspec.Struct, frozen=True, tag=True):
+    """The two ``branches`` of ``stream`` at ``at`` carry different tuples with ``after`` < timestamp <=
+    ``until``, though each says that it has brought them all: replicas disagree. Every id that either brings
+    passes."""
+
+    stream: str
+    at: str
+    branches: tuple[str, str]
+    after: int
+    until: int
+
+
 class Rejected(msgspec.Struct, frozen=True, tag=True):
     """A message from ``sender`` that this site cannot use: ``reason`` says why; nothing was done."""
 
@@ -84,4 +96,4 @@ class Oversized(msgspec.Struct, frozen=True, tag=True):
     bytes: int
 
 
-Event = Gap | Late | Poisoned | Degraded | Trimmed | Waiting | Rejected | Oversized
+Event = Gap | Late | Poisoned | Degraded | Trimmed | Waiting | Disagreement | Rejected | Oversized

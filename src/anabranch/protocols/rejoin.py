@@ -12,6 +12,8 @@ The rules that keep the guarantees:
   and it is complete only from the largest timestamp before its first record.
 - A stream without history is complete from the smallest complete_from of its branches. It settles once one of
   them suffices for what downstream still needs, or all have told theirs.
+- Branches that disagree about what each of them claims to have brought in full are reported, and rejoined all
+  the same.
 - When all branches are open and each is complete only from beyond the stream's punctuation, nobody has what
   lies between: a gap. It is reported, and the stream goes on behind it.
 """
@@ -21,9 +23,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from anabranch.protocols.effects import CloseBranch, Effect, OpenBranch, Report
-from anabranch.protocols.events import Gap
+from anabranch.protocols.events import Disagreement, Gap
 from anabranch.protocols.records import Cursor, Record
 from anabranch.protocols.settings import Settings
+from anabranch.streams.agreement import Agreement, Rows
 from anabranch.streams.batch import Batch, ids, timestamps
 from anabranch.streams.duplicates import DuplicateFilter
 from anabranch.streams.punctuation import BEGINNING, END, Frontier
@@ -67,6 +70,7 @@ class Rejoin:
         self.at = at
         self.filter = DuplicateFilter(0)
         self.frontier = Frontier()
+        self.agreement = Agreement()
         self.readers: dict[str, Reader] = {}
         self.names: list[str] = []
         self.received: list[int] = []
@@ -94,6 +98,7 @@ class Rejoin:
             if source not in sources and source in self.readers:
                 del self.readers[source]
                 self.frontier.forget(source)
+                self.agreement.start_over(source)
                 effects.append(CloseBranch(self.stream, source))
         for source in sources:
             reader = self.readers.get(source)
@@ -130,6 +135,7 @@ class Rejoin:
             reader.promise = BEGINNING
             reader.generation = 0
             self.frontier.hear(source, END, BEGINNING)
+            self.agreement.start_over(source)
         reader.position = position
 
     def record(
@@ -151,13 +157,26 @@ class Rejoin:
         reader.complete_from = max(reader.opened_from, record.complete_from)
         reader.promise = max(reader.promise, record.punctuation)
         rows = record.rows
-        if rows is not None:
+        columns = None if rows is None else (timestamps(rows), *ids(rows))
+        effects = self._compare(source, record, columns, reader.promise)
+        if rows is not None and columns is not None:
             self.received[reader.index] += rows.num_rows
-            rows = pass_new(self.filter, reader.index, rows)
+            rows = _passed(self.filter, reader.index, rows, columns)
         moved = self.frontier.hear(source, reader.complete_from, reader.promise)
         if moved:
             self._punctuate(now)
-        return rows, moved, []
+        return rows, moved, effects
+
+    def _compare(self, source: str, record: Record, rows: Rows | None, promise: int) -> list[Effect]:
+        if len(self.readers) < 2:
+            # What is not read of a branch here breaks it off.
+            self.agreement.clear()
+            return []
+        if record.generation != record.previous:
+            # A new life of its writer may bring again what the log, trimmed, no longer held.
+            self.agreement.start_over(source)
+        dissents = self.agreement.record(source, record.high, record.complete_from, rows, promise)
+        return [Report(Disagreement(self.stream, self.at, *dissent)) for dissent in dissents]
 
     def settle(self, now: int, floor: int) -> bool:
         """Decides where a stream without history is complete from; ``floor``: what downstream can do with.
@@ -230,7 +249,11 @@ class Rejoin:
 
 def pass_new(filter: DuplicateFilter, branch: int, rows: Batch) -> Batch | None:
     """The rows that arrive for the first time on any branch; None if there are none."""
-    new = filter.accept(branch, timestamps(rows), *ids(rows))
+    return _passed(filter, branch, rows, (timestamps(rows), *ids(rows)))
+
+
+def _passed(filter: DuplicateFilter, branch: int, rows: Batch, columns: Rows) -> Batch | None:
+    new = filter.accept(branch, *columns)
     if new == 0:
         return None
     return rows if new == rows.num_rows else rows.filter(pa.array(filter.fresh))

@@ -19,6 +19,7 @@ from anabranch.site.backoff import Backoff
 from anabranch.site.journal import Journal
 from anabranch.site.resume import Moved, Start, start
 from anabranch.site.tail import Tail
+from anabranch.site.tasks import end
 
 POLL = 0.1
 """Seconds between two looks for a log that is not there yet; they grow to ten times that."""
@@ -81,9 +82,7 @@ class Links:
     async def close(self) -> None:
         tasks = [branch.task for branch in self.branches.values()]
         self.branches.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*tasks)
 
 
 class _Branch:
@@ -168,9 +167,7 @@ class _Branch:
                 await asyncio.wait({self._work, asked}, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 work, self._work = self._work, None
-                for task in (work, asked):
-                    task.cancel()
-                await asyncio.gather(work, asked, return_exceptions=True)
+                await end(work, asked)
             if not work.cancelled() and (failure := work.exception()) is not None:
                 raise failure
             if not connection.alive:

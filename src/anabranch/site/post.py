@@ -16,6 +16,7 @@ from nats.aio.msg import Msg
 from anabranch.log.connection import FAILURES, Access, Connection, connect
 from anabranch.site.backoff import Backoff
 from anabranch.site.journal import Journal
+from anabranch.site.tasks import end
 
 Hear = Callable[[Msg], Coroutine[None, None, None]]
 
@@ -65,8 +66,7 @@ class Line:
                 await asyncio.wait({self._session})
             finally:
                 self.connected = False
-                self._session.cancel()
-                await asyncio.gather(self._session, return_exceptions=True)
+                await end(self._session)
                 await connection.close()
             self._drop()
             await asyncio.sleep(self._backoff.pause())
@@ -111,5 +111,4 @@ class Line:
             self._journal.write("line broke", peer=self.site, error=str(error) or type(error).__name__)
 
     async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end(self._task)

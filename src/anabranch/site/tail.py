@@ -109,7 +109,9 @@ class Tail:
         # Only a request that is on its way has a heartbeat.
         patience = 3 * _HEARTBEAT if self._owed < REQUESTS else None
         try:
-            return await asyncio.wait_for(self._news.get(), patience)
+            # Not wait_for: before Python 3.12 it may lose a cancellation that comes with a message.
+            async with asyncio.timeout(patience):
+                return await self._news.get()
         except TimeoutError:
             raise Unreadable(f"{self._name}: its consumer has fallen silent") from None
 

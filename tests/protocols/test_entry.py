@@ -604,3 +604,12 @@ def test_what_each_entry_point_reads_by_itself_is_mirrored_by_nobody() -> None:
     effects = a.submit(0, 10, 20)
     assert not sent(effects, Mirror)
     assert a.shown() == [10, 20]
+
+
+def test_who_asks_at_an_earlier_attempt_hears_of_the_last_and_changes_nothing() -> None:
+    a = Point()
+    a.submit(0, 10, attempt=3)
+    (told,) = sent(a.durable(a.entry.on_ask(0, "other", Ask("s", "p", 2))), Accepted)
+    assert (told.until, told.attempt) == (0, 3)
+    effects = a.submit(1, 20, attempt=3)
+    assert {effect.to for effect in effects if isinstance(effect, Send)} == {"p"}

@@ -24,6 +24,7 @@ def test_records_are_numbered_and_chained() -> None:
 def test_an_empty_log_knows_nothing() -> None:
     writer = Writer("out/s", 1)
     writer.recover(5, ())
+    assert writer.index.first == 5, "it goes on where it was"
     record = writer.append(None)
     assert (record.position, record.record.complete_from, record.record.high) == (5, END, BEGINNING)
 

@@ -73,6 +73,8 @@ class Writer:
     def recover(self, first: int, records: tuple[Record, ...]) -> None:
         """Continues a log that exists: ``records`` from position ``first`` to its end."""
         self.position = first
+        # A log that has lost all it held goes on where it was, with nothing before.
+        self.index = PositionIndex(first)
         for record in records:
             if record is records[0]:
                 self.index = PositionIndex(first, record.high)

@@ -82,7 +82,7 @@ def _rows(frame: Any, columns: tuple[Column, ...]) -> Batch:
 def _array(values: Any, null: Any, kind: str, type_: pa.DataType) -> pa.Array:
     if kind in ("string", "binary"):
         return pa.array([None if n else v for v, n in zip(values, null, strict=True)], type_)
-    array = pa.array(values.to_numpy(), mask=null)
+    array = pa.array(values.to_numpy(), mask=null, from_pandas=False)
     if pa.types.is_timestamp(type_):
         return array.cast(pa.int64()).view(type_)
     return array.cast(pa.int32()).view(type_) if pa.types.is_date(type_) else array.cast(type_)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 
-_RAISED = re.compile(r"^(?:anabranch\.[\w.]+\.|builtins\.)?([A-Z]\w*): (\S.*)$")
+_RAISED = re.compile(
+    r"^(?:Caused by: )?(?P<where>(?:[\w$]+\.)*)"
+    r"(?P<what>\w*(?:Error|Exception|Hole|Malformed|Unusable|Inexact)): (?P<why>\S.*)$"
+)
+_JAVA = ("org.", "java.", "scala.", "py4j.", "pyspark.")
 _LONGEST = 600
 
 
@@ -18,7 +22,8 @@ def reason(error: BaseException) -> str:
     'ValueError: no such thing'
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    raised = [match for line in lines[1:] if (match := _RAISED.match(line)) and match[1] != "Traceback"]
-    if raised:
-        return f"{raised[-1][1]}: {raised[-1][2]}"[:_LONGEST]
+    raised = [match for line in lines[1:] if (match := _RAISED.match(line))]
+    ours = [match for match in raised if not match["where"].startswith(_JAVA)]
+    for match in reversed(ours or raised):
+        return f"{match['what']}: {match['why']}"[:_LONGEST]
     return f"{type(error).__name__}: {lines[0] if lines else 'without a word'}"[:_LONGEST]

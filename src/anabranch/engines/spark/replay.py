@@ -36,6 +36,7 @@ PATIENCE = 120.0
 
 
 _SETTLED_WITHIN = 5.0
+_ATTEMPTS = 3
 
 
 class ReplayError(RuntimeError):
@@ -101,6 +102,7 @@ class Replay:
         self.rows: dict[str, list[Batch]] = {}
         self.punctuation: dict[str, int] = {}
         self._directory = directory
+        self._attempts = _ATTEMPTS
         self._log = log_server.Server(
             log_server.ServerSettings("replay", directory / "log", port=_free_port(), sync="2m")
         )
@@ -132,7 +134,13 @@ class Replay:
         self.punctuation = dict.fromkeys(exports, BEGINNING)
         self._heard = time.monotonic()
         self._spark = session(self._settings)
-        self.queries = [self._start(number, group) for number, group in enumerate(self._groups)]
+        self.queries: list[Any] = []
+        try:
+            for number, group in enumerate(self._groups):
+                self.queries.append(self._start(number, group))
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __enter__(self) -> Replay:
         return self
@@ -185,15 +193,23 @@ class Replay:
     def finish(self) -> dict[str, Batch | None]:
         """Every exported stream, once all of them have promised that nothing more comes."""
         while any(p != END for p in self.punctuation.values()):
-            for query in self.queries:
+            for query in list(self.queries):
                 error = query.exception()
                 if error is not None:
-                    raise ReplayError(f"a query of Spark's failed: {reason(error)}")
+                    self._take_up(query, error)
             if time.monotonic() - self._heard > PATIENCE:
                 behind = [stream for stream, p in self.punctuation.items() if p != END]
                 raise ReplayError(f"nothing has come for {PATIENCE:g} s; streams {behind} are not finished")
             time.sleep(0.02)
         return {stream: concat(rows) if rows else None for stream, rows in self.rows.items()}
+
+    def _take_up(self, query: Any, error: Exception) -> None:
+        """A query that failed, again from its checkpoint: Spark gives a worker ten seconds to start, which on
+        a crowded machine are few."""
+        if self._attempts == 0:
+            raise ReplayError(f"a query of Spark's failed: {reason(error)}")
+        self._attempts -= 1
+        self.restart(self.queries.index(query))
 
     def _deliver(self, done: Done, deliveries: list[Delivery]) -> None:
         self._heard = time.monotonic()

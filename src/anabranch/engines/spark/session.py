@@ -47,6 +47,7 @@ _SPEED = {
     "spark.ui.retainedStages": "1",
     "spark.ui.retainedTasks": "100",
     "spark.python.worker.reuse": "true",
+    "spark.python.authenticate.socketTimeout": "60s",
 }
 
 

@@ -23,7 +23,7 @@ from anabranch.engines.spark.forms.stateless import with_ts
 from anabranch.nodes import CountAggregate
 from anabranch.schemas import find
 from anabranch.streams.batch import HI, LO, TS
-from anabranch.types import Column
+from anabranch.types import FRACTIONAL, Column
 
 
 def count_aggregate(operator: CountAggregate, inputs: Sequence[Any], context: Context) -> Any:
@@ -81,6 +81,9 @@ def _unpacked(columns: Sequence[Column]) -> list[Any]:
             value = F.timestamp_micros(value)
         elif column.type == "date":
             value = F.date_from_unix_date(value.cast("int"))
+        elif column.type in FRACTIONAL:
+            # To pandas, NaN and null are one.
+            value = F.coalesce(value, F.lit(float("nan"))).cast(column.type)
         else:
             value = value.cast(column.type)
         made.append(F.when(~F.col(f"n{i}"), value).alias(column.name))

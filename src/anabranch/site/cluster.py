@@ -324,9 +324,8 @@ class Cluster:
 
 
 def free_ports(count: int) -> list[int]:
-    """Held all at once, so that they differ."""
     """Below those that the system gives to outgoing connections: a server that is started again must find its
-    own free."""
+    own free. Those in use are passed over."""
     found: list[int] = []
     for port in random.sample(range(15_000, 32_000), 2000):
         with socket.socket() as probe, contextlib.suppress(OSError):

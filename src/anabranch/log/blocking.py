@@ -276,11 +276,13 @@ def _encrypted(connected: socket.socket, files: str) -> ssl.SSLSocket:
 
 
 class Server(NamedTuple):
-    """Where a server is and who asks. A server that is away for a while is waited for."""
+    """Where a server is and who asks. A server that is away for a while is waited for. ``whose``: what asks
+    on one thread at a time; it has a connection of its own in this process."""
 
     url: str
     user: str | None
     password: str | None
+    whose: str = ""
 
     def request(self, subject: str, data: bytes, patience: float) -> bytes:
         """Repeated until somebody answers: whoever it is must not mind."""
@@ -311,12 +313,12 @@ def _wait_or_raise(error: OSError, until: float) -> None:
     time.sleep(_PAUSE)
 
 
-_shared: dict[tuple[str, str | None, str | None], Connection] = {}
+_shared: dict[tuple[str, str | None, str | None, str], Connection] = {}
 
 
-def shared(url: str, user: str | None, password: str | None) -> Connection:
+def shared(url: str, user: str | None, password: str | None, whose: str) -> Connection:
     """A connection that this process keeps for its next task."""
-    key = (url, user, password)
+    key = (url, user, password, whose)
     connection = _shared.get(key)
     if connection is not None and not connection.answers():
         connection.close()

@@ -25,6 +25,8 @@ class Tail:
         self.position = position
         """Of the first record in ``sizes``."""
         self.sizes: deque[int] = deque()
+        self.bytes = 0
+        """Of all of them together."""
         self._connection = connection
         self._stream = stream
         self._name = f"tail-{secrets.token_hex(8)}"
@@ -59,7 +61,7 @@ class Tail:
     def drop(self, position: int) -> None:
         """Records before ``position`` are of no more interest."""
         while self.position < position and self.sizes:
-            self.sizes.popleft()
+            self.bytes -= self.sizes.popleft()
             self.position += 1
 
     def ask(self) -> None:
@@ -92,7 +94,9 @@ class Tail:
                 f"{self._stream} has no records from position {self.end} to {position}: they were trimmed "
                 "before they were read"
             )
-        self.sizes.append(int(message.header("Nats-Msg-Size") or 0))
+        size = int(message.header("Nats-Msg-Size") or 0)
+        self.sizes.append(size)
+        self.bytes += size
         return True
 
 

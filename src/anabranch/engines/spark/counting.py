@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from anabranch.graph import CountAggregate, Graph
@@ -89,6 +88,9 @@ def _array(values: Any, null: Any, kind: str, type_: pa.DataType) -> pa.Array:
 
 
 def _frame(batch: Batch, columns: Sequence[Column]) -> Any:
+    # As above: it takes 50 MB of every process that loads it.
+    import pandas as pd  # noqa: PLC0415
+
     made = {}
     for i, (array, column) in enumerate(zip(batch.columns, columns, strict=True)):
         made[f"v{i}"], made[f"n{i}"] = _values(array, plain(column))

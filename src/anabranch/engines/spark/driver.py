@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError
 
 from anabranch.engines.spark.failures import reason
 from anabranch.engines.spark.fragment import start_query
+from anabranch.engines.spark.planners import Planners
 from anabranch.engines.spark.resume import Decision, decide, forget
 from anabranch.engines.spark.run import (
     Event,
@@ -105,11 +106,13 @@ class Driver:
         self._running: dict[str, _Running] = {}
         self._life = secrets.token_hex(4)
         self._spark: Any = None
+        self._planners: Any = None
 
     def run(self) -> None:
         """Until it is told to leave or nobody is there to tell it anything."""
         threading.Thread(target=self._listen, daemon=True).start()
         self._spark = session(self._settings)
+        self._planners = Planners(self._spark)
         context = self._spark.sparkContext
         self._tell(Ready(context.master, self._spark.version, os.getpid()))
         while True:
@@ -169,6 +172,7 @@ class Driver:
                     fragment, decision.name, decision.resumed, decision.reason, decision.run.complete_from
                 )
             )
+            self._planners.need()
             query = start_query(self._spark, decision.run, decision.name, self._life, self._settings)
         except Exception as error:
             self._tell(Failed(fragment, decision.name if decision else "", reason(error)))
@@ -195,6 +199,8 @@ class Driver:
                 progress = running.progress()
                 if progress is not None:
                     self._tell(progress)
+        if self._planners.needed and all(running.seen >= 0 for running in self._running.values()):
+            self._planners.dismiss()
 
 
 def main() -> None:

@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 from pyspark.sql import functions as F
 
-from anabranch.engines.spark import sink, source
+from anabranch.engines.spark import source
 from anabranch.engines.spark.compile import compile_operators
 from anabranch.engines.spark.forms import Context
 from anabranch.engines.spark.promises import Promise
 from anabranch.engines.spark.run import Run, Settings
-from anabranch.engines.spark.sink import EXPORT, Export, Target
+from anabranch.engines.spark.sink import EXPORT, Export, HandoverSink, Target
 from anabranch.engines.spark.source import Offset, Place
 from anabranch.engines.spark.times import MARK
 from anabranch.engines.spark.user_code import Reports
@@ -85,8 +85,7 @@ def start_query(spark: Any, run: Run, name: str, life: str, settings: Settings) 
         exports,
     )
     return (
-        rows.writeStream.format(sink.NAME)
-        .option("target", msgspec.json.encode(target).decode())
+        rows.writeStream.foreachBatch(HandoverSink(target))
         .option("checkpointLocation", str(spark_checkpoint(run)))
         .outputMode("append")
         .queryName(run.fragment)
@@ -118,7 +117,9 @@ def _read(
         stream == streams[0],
         str(taken),
         settings.batch_bytes,
+        settings.along_bytes,
         settings.split_bytes,
+        settings.trigger,
         settings.patience,
     )
     rows = spark.readStream.format(source.NAME).option("place", msgspec.json.encode(place).decode()).load()

@@ -36,8 +36,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Into how many parts the left side of a join without ``on`` is divided; the right side goes to all."""
     batch_bytes: int = 64 << 20
     """What one batch takes in of each input, at most, unless a single record is larger."""
+    along_bytes: int = 4 << 20
+    """An input of which a batch takes no more than this is read beside the driver, not by a task."""
     split_bytes: int = 16 << 20
     """An input of which a batch takes more than this is read by several tasks."""
+    trigger: float = 0.2
+    """Seconds between the beginnings of two batches, at least, unless much waits to be read."""
     patience: float = 1.0
     """Seconds that an idle query waits at a time for something new."""
     progress: float = 1.0

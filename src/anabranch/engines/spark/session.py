@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from anabranch.engines.spark.run import Settings
-from anabranch.engines.spark.sink import HandoverSink
+from anabranch.engines.spark.sink import LARGEST_RESULT
 from anabranch.engines.spark.source import LogSource
 
 _MEANING = {
@@ -46,13 +46,34 @@ _SPEED = {
     "spark.ui.retainedJobs": "1",
     "spark.ui.retainedStages": "1",
     "spark.ui.retainedTasks": "100",
+    "spark.driver.maxResultSize": LARGEST_RESULT,
     "spark.python.worker.reuse": "true",
     "spark.python.authenticate.socketTimeout": "60s",
 }
 
 
+_JAVA = (
+    "-Duser.timezone=UTC",
+    "-XX:+UseSerialGC",
+    # A site's batches are small and many: what matters is how soon they are fast, and that the compiler
+    # leaves the processor to them.
+    "-XX:TieredStopAtLevel=1",
+    # The heap grows as it must, rather than begin with a part of the machine.
+    "-Xms64m",
+    "-XX:NewRatio=7",
+    "-Xss512k",
+    # Hadoop runs chmod for each file of a checkpoint.
+    "-Djdk.lang.Process.launchMechanism=VFORK",
+)
+
+_LEAN = {"MALLOC_ARENA_MAX": "2", "ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
+"""For the environment of Java and of Spark's Python processes: each keeps less memory to itself."""
+
+
 def session(settings: Settings) -> Any:
     """The one session of this process."""
+    for key, value in _LEAN.items():
+        os.environ.setdefault(key, value)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Python's own idea of local time enters where Spark hands over timestamps row by row.
     os.environ["TZ"] = "UTC"
@@ -62,14 +83,13 @@ def session(settings: Settings) -> Any:
     directory = Path(settings.directory)
     directory.mkdir(parents=True, exist_ok=True)
     find_java(directory)
-    java = "-Duser.timezone=UTC -XX:+UseSerialGC -XX:TieredStopAtLevel=4"
     builder = (
         SparkSession.builder.master(settings.master)
         .appName(settings.name)
         .config("spark.driver.memory", settings.memory)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", java)
+        .config("spark.driver.extraJavaOptions", " ".join(_JAVA))
         .config("spark.executor.extraJavaOptions", "-Duser.timezone=UTC")
         .config("spark.local.dir", str(directory / "local"))
         .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
@@ -79,9 +99,8 @@ def session(settings: Settings) -> Any:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    for source in (LogSource, HandoverSink):
-        with contextlib.suppress(AnalysisException):  # the session is an old one and knows it already
-            spark.dataSource.register(source)
+    with contextlib.suppress(AnalysisException):  # the session is an old one and knows it already
+        spark.dataSource.register(LogSource)
     return spark
 
 

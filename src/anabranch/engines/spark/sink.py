@@ -1,21 +1,24 @@
 """What a batch of a streaming query made, handed to the site's agent: see :mod:`anabranch.log.handover`.
 
-The writers, on the executors, send pieces. When all tasks of a batch are through, the driver says so, and
-what the exported streams promise from then on; the agent answers when everything is in the egress log, and
-only then does Spark call the batch committed.
+Most batches make little. Their rows come to the driver as Arrow, and the driver sends them: to start a task
+in a Python worker takes far longer than that. What is more than ``LARGEST_RESULT`` does not fit there; then
+the tasks send what they make. When everything has been sent, the driver says so, and what the exported
+streams promise from then on; the agent answers when it is in the egress log, and only then does Spark call
+the batch committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import secrets
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from anabranch.engines.spark.checkpoint import batch_offsets
 from anabranch.engines.spark.promises import Promise, promised
@@ -26,8 +29,10 @@ from anabranch.log.handover import Done, Piece
 from anabranch.streams.batch import with_ids
 from anabranch.types import Column, arrow_schema
 
-NAME = "anabranch-handover"
 EXPORT = "_export"
+LARGEST_RESULT = "64m"
+"""What Spark may collect in the driver; as its setting ``spark.driver.maxResultSize``."""
+_TOO_LARGE = "spark.driver.maxResultSize"
 PATIENCE = 120.0
 """Seconds in which the agent must take what is handed over; then the query fails and comes again."""
 
@@ -42,8 +47,7 @@ class Export(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a writer has to know; the one option of the sink, as JSON. ``life``: of the driver, whose tasks
-    are numbered anew in each."""
+    """What whoever sends rows has to know. ``life``: of the driver, whose tasks are numbered anew in each."""
 
     url: str
     user: str | None
@@ -55,55 +59,20 @@ class Target(msgspec.Struct, frozen=True):
     checkpoint: str
     exports: tuple[Export, ...]
 
-    def hand_over(self, message: handover.Handover) -> None:
-        """Again and again while there is nobody to take it: a repetition costs nothing."""
-        server = Server(self.url, self.user, self.password)
-        answer = server.request(names.engine(self.query), handover.encode(message), PATIENCE)
-        if answer != handover.OK:
-            raise OSError(f"the agent does not take the batch: {answer.decode('utf-8', 'replace')}")
-
-
-class HandoverSink(DataSource):  # type: ignore[misc]
-    @classmethod
-    def name(cls) -> str:
-        return NAME
-
-    def streamWriter(self, schema: Any, overwrite: bool) -> HandoverWriter:
-        return HandoverWriter(msgspec.json.decode(self.options["target"], type=Target))
-
-
-@dataclass
-class Sent(WriterCommitMessage):  # type: ignore[misc]
-    """``task`` names the attempt: what another attempt of the same task has sent does not count."""
-
-    task: str
-    pieces: int
-
-
-class HandoverWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    def __init__(self, target: Target) -> None:
-        self._target = target
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
-        context = TaskContext.get()
-        assert context is not None
-        batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
-        task = f"{self._target.life}.{context.partitionId()}.{context.taskAttemptId()}"
-        sent = 0
-        for rows in iterator:
+    def send(self, batches: Iterable[pa.RecordBatch], batch: int, sender: str) -> int:
+        """Sends all rows, and says in how many pieces."""
+        count = 0
+        for rows in batches:
             for export, part in self._parts(rows):
                 for data in handover.pieces(part):
-                    piece = Piece(
-                        self._target.fragment, self._target.run, batch, task, sent, export.stream, data
-                    )
-                    self._target.hand_over(piece)
-                    sent += 1
-        return Sent(task, sent)
+                    self.hand_over(Piece(self.fragment, self.run, batch, sender, count, export.stream, data))
+                    count += 1
+        return count
 
     def _parts(self, rows: pa.RecordBatch) -> Iterator[tuple[Export, pa.RecordBatch]]:
         """The rows of each export, as its stream has them."""
         which = rows.column(0).to_numpy()
-        for number, export in enumerate(self._target.exports):
+        for number, export in enumerate(self.exports):
             mine = which == number
             if mine.any():
                 part = rows if mine.all() else rows.filter(pa.array(mine))
@@ -112,20 +81,68 @@ class HandoverWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 bare = pa.RecordBatch.from_arrays([*part.columns[1:4], *user], names=schema.names)
                 yield export, conform(bare, schema)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+    def hand_over(self, message: handover.Handover) -> None:
+        """Again and again while there is nobody to take it: a repetition costs nothing."""
+        server = Server(self.url, self.user, self.password, self.fragment)
+        answer = server.request(names.engine(self.query), handover.encode(message), PATIENCE)
+        if answer != handover.OK:
+            raise OSError(f"the agent does not take the batch: {answer.decode('utf-8', 'replace')}")
+
+
+class HandoverSink:
+    """Called by Spark once for each batch, and again after a crash in between. A batch is computed when its
+    rows are asked for; a second time only when the first has failed."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def __call__(self, rows: Any, batch: int) -> None:
+        try:
+            sent = self._send(rows, batch)
+        except Py4JJavaError as error:
+            if _TOO_LARGE not in str(error.java_exception):
+                raise
+            sent = self._let_tasks_send(rows, batch)
+        self._say_done(batch, sent)
+
+    def _send(self, rows: Any, batch: int) -> dict[str, int]:
         target = self._target
-        offsets = batch_offsets(Path(target.checkpoint), batchId)
-        before = batch_offsets(Path(target.checkpoint), batchId - 1) if batchId else None
-        sent = [message for message in messages if isinstance(message, Sent)]
+        # Not in the name of a task: what an attempt before this one has sent does not count.
+        sender = f"{target.life}.{secrets.token_hex(4)}"
+        count = target.send(rows.toArrow().combine_chunks().to_batches(), batch, sender)
+        return {sender: count} if count else {}
+
+    def _let_tasks_send(self, rows: Any, batch: int) -> dict[str, int]:
+        send = partial(_send_from_task, target=self._target, batch=batch)
+        return {
+            row.sender: row.pieces for row in rows.mapInArrow(send, "sender string, pieces int").collect()
+        }
+
+    def _say_done(self, batch: int, sent: dict[str, int]) -> None:
+        target = self._target
+        offsets = batch_offsets(Path(target.checkpoint), batch)
+        before = batch_offsets(Path(target.checkpoint), batch - 1) if batch else None
         done = Done(
             target.fragment,
             target.run,
-            batchId,
-            {message.task: message.pieces for message in sent if message.pieces},
+            batch,
+            sent,
             {export.stream: promised(export.promise, offsets, before) for export in target.exports},
             {stream: offset.position for stream, offset in offsets.inputs.items()},
         )
         target.hand_over(done)
 
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Pieces without a ``Done`` are nothing to the agent."""
+
+def _send_from_task(
+    batches: Iterator[pa.RecordBatch], target: Target, batch: int
+) -> Iterator[pa.RecordBatch]:
+    """In a Python worker. The name of the attempt: what another attempt of the same task sends does not
+    count."""
+    context = TaskContext.get()
+    assert context is not None
+    sender = f"{target.life}.{context.partitionId()}.{context.taskAttemptId()}"
+    count = target.send(batches, batch, sender)
+    if count:
+        yield pa.RecordBatch.from_pydict(
+            {"sender": [sender], "pieces": pa.array([count], pa.int32())},
+        )

@@ -8,11 +8,15 @@ promise.
 
 What the log lacks, and a record that another writer has put where one had been read, fails the query with a
 sentence; the driver then looks whether to rebuild it from the log.
+
+A batch that takes in little is read here, beside the driver, and its rows go to Spark with the plan: to start
+a task in a Python worker takes far longer than to read them. What is more is read by the workers, in parts.
 """
 
 from __future__ import annotations
 
 import secrets
+import sys
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -21,13 +25,14 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 
 from anabranch.engines.spark.times import MARK, to_mark
 from anabranch.log import names
 from anabranch.log.blocking import Connection, Hole, Server
 from anabranch.log.codec import decode
-from anabranch.log.tail import Tails
+from anabranch.log.tail import Tail, Tails
 from anabranch.protocols.records import Record
 from anabranch.streams.batch import TIMESTAMP, with_ids
 from anabranch.streams.punctuation import BEGINNING, END
@@ -36,6 +41,8 @@ from anabranch.types import Column, arrow_schema
 NAME = "anabranch"
 PATIENCE = 60.0
 """Seconds for which a server that is away is waited for."""
+_HURRY = 1 << 20
+"""Bytes that wait for the next batch, from which on it begins at once."""
 _LITTLE = 0.05
 _PAUSE = 0.5
 
@@ -58,7 +65,9 @@ class Place(msgspec.Struct, frozen=True):
     waits: bool
     taken: str
     batch_bytes: int
+    along_bytes: int
     split_bytes: int
+    trigger: float
     patience: float
 
     @property
@@ -109,15 +118,21 @@ def ddl(columns: tuple[Column, ...]) -> str:
     return f"_ts timestamp, _hi bigint, _lo bigint{user}, {MARK} timestamp"
 
 
-class LogReader(DataSourceStreamReader):  # type: ignore[misc]
+class LogReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
     """Its first half works in a process beside the driver, of one for each source; ``read`` in the
-    workers."""
+    workers.
+
+    Only the wrapper of Spark's simple readers may send rows along with the plan (``getCache``); of its own
+    methods none is used.
+    """
 
     def __init__(self, place: Place) -> None:
+        super().__init__(None)
         self._place = place
         self._life = secrets.token_hex(3)
         self._tails: Tails | None = None
         self._seen: tuple[int, ...] = ()
+        self._begun = 0.0
 
     # --- beside the driver
 
@@ -125,9 +140,9 @@ class LogReader(DataSourceStreamReader):  # type: ignore[misc]
         return _json(self._place.begin)
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """At most ``batch_bytes`` on from ``start``. If there is nothing, the one source that waits does so
-        until any input of the query has news; but not directly after a batch, whose punctuation may call for
-        another one."""
+        """At most ``batch_bytes`` on from ``start``. The one source that waits does so until any input of the
+        query has news and the last batch began ``trigger`` seconds ago; but where nothing has come, not
+        directly after a batch, whose punctuation may call for another one."""
         begin = _offset(start)
         _tell(self._place, begin.position)
         try:
@@ -145,7 +160,7 @@ class LogReader(DataSourceStreamReader):  # type: ignore[misc]
         tail = self._tails.follow(place.log, begin.position)
         self._tails.drain()
         untold = begin.life != self._life and to_mark(begin.punctuation) is not None
-        if place.waits and not untold and (tail is None or tail.end == begin.position):
+        if place.waits and not untold:
             self._wait(begin.position)
         end, size = begin.position, 0
         for bytes_ in () if tail is None else tail.sizes:
@@ -162,24 +177,38 @@ class LogReader(DataSourceStreamReader):  # type: ignore[misc]
         return _json(offset)
 
     def _wait(self, position: int) -> None:
+        """Until any input of the query has news and a batch is due."""
         assert self._tails is not None
         others = [_told(self._place, other) for other in self._place.others]
-        state = (position, *(-1 if other is None else other for other in others))
-        if state != self._seen:
-            self._seen = state
-            return
         if None in others:
             # Another source has not begun yet.
             time.sleep(_LITTLE)
             return
         logs = [self._place.log, *(names.stream(self._place.query, f"in/{s}") for s in self._place.others)]
-        until = time.monotonic() + self._place.patience
-        self._tails.drain()
-        while (left := until - time.monotonic()) > 0:
-            tails = [self._tails.follow(log, taken) for log, taken in zip(logs, state, strict=True)]
-            if any(tail and tail.end > taken for tail, taken in zip(tails, state, strict=True)):
+        state = (position, *(other for other in others if other is not None))
+        if not self._news(logs, state):
+            if state != self._seen:
+                self._seen = state
                 return
-            self._tails.drain(min(left, _PAUSE) if None in tails else left)
+            until = time.monotonic() + self._place.patience
+            while not self._news(logs, state):
+                if (left := until - time.monotonic()) <= 0:
+                    return
+                unborn = None in self._follow(logs, state)
+                self._tails.drain(min(left, _PAUSE) if unborn else left)
+        while (left := self._begun + self._place.trigger - time.monotonic()) > 0:
+            if sum(tail.bytes for tail in self._follow(logs, state) if tail) >= _HURRY:
+                break
+            self._tails.drain(left)
+        self._begun = time.monotonic()
+
+    def _news(self, logs: list[str], state: tuple[int, ...]) -> bool:
+        tails = self._follow(logs, state)
+        return any(tail and tail.end > taken for tail, taken in zip(tails, state, strict=True))
+
+    def _follow(self, logs: list[str], state: tuple[int, ...]) -> list[Tail | None]:
+        assert self._tails is not None
+        return [self._tails.follow(log, taken) for log, taken in zip(logs, state, strict=True)]
 
     def _record(self, position: int) -> Record:
         assert self._tails is not None
@@ -205,13 +234,27 @@ class LogReader(DataSourceStreamReader):  # type: ignore[misc]
             for a, b in pairwise(cuts)
         ]
 
+    def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[pa.RecordBatch] | None:
+        """The rows themselves, if they are few: asked for behind ``partitions``."""
+        parts = self.partitions(start, end)
+        begin, until = _offset(start).position, _offset(end).position
+        size = self._size(begin, until)
+        if len(parts) != 1 or size is None or size > self._place.along_bytes:
+            return None
+        rows: list[pa.RecordBatch] = pa.Table.from_batches(self.read(parts[0])).combine_chunks().to_batches()
+        return iter(rows)
+
     def _parts(self, first: int, end: int) -> int:
         """How many tasks shall read this: by its size if that is known, else one."""
-        tail = None if self._tails is None else self._tails.follow(self._place.log, first)
-        if tail is None:
-            return 1
-        size = sum(bytes_ for _, bytes_ in zip(range(end - first), tail.sizes, strict=False))
+        size = self._size(first, end) or 0
         return max(1, min(end - first, size // max(self._place.split_bytes, 1)))
+
+    def _size(self, first: int, end: int) -> int | None:
+        """Bytes of the records between; None if they have not been followed."""
+        tail = None if self._tails is None else self._tails.follow(self._place.log, first)
+        if tail is None or tail.end < end:
+            return None
+        return sum(bytes_ for _, bytes_ in zip(range(end - first), tail.sizes, strict=False))
 
     def commit(self, end: dict[str, Any]) -> None:
         """The agent trims, by what the egress logs hold."""
@@ -254,9 +297,9 @@ def _with_mark(columns: list[pa.Array], rows: int, schema: pa.Schema) -> pa.Reco
 
 def _mark_row(mark: int, schema: pa.Schema) -> pa.RecordBatch:
     nothing = [pa.nulls(1, field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(
-        [*nothing, pa.array([mark], pa.int64()).view(TIMESTAMP)], names=[*schema.names, MARK]
-    )
+    # Not pa.array: that imports pandas, if there is one, which takes 50 MB of each process.
+    told = pa.Array.from_buffers(TIMESTAMP, 1, [None, pa.py_buffer(mark.to_bytes(8, sys.byteorder))])
+    return pa.RecordBatch.from_arrays([*nothing, told], names=[*schema.names, MARK])
 
 
 def _offset(json: dict[str, Any]) -> Offset:

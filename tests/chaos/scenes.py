@@ -9,7 +9,7 @@ import msgspec
 import anabranch as ab
 from anabranch.graph import Graph
 from anabranch.lab.places import world
-from anabranch.plan import Plan, Subscription, full_mesh
+from anabranch.plan import Plan, Subscription, copies, full_mesh
 from anabranch.topology import Topology
 
 SITES = ("dublin", "frankfurt", "singapore", "virginia")
@@ -54,7 +54,7 @@ def stateless() -> Scene:
 
 
 def union_join() -> Scene:
-    """Every stream crosses the sea, and one site is both an entry point and a replica."""
+    """Union and join in one streaming query; one site is an entry point and computes."""
     q = ab.Query("union_join")
     west = q.source("west", "host string, load double")
     east = q.source("east", "host string, load double")
@@ -62,16 +62,17 @@ def union_join() -> Scene:
     loads = west.union(east, name="loads")
     pairs = loads.join(rtt, on="host", within="500 ms", where="ms > 0.7 AND load > 0.6", name="pairs")
     q.output("out", pairs)
-    return _scene(
-        q,
-        {"west": ("dublin", "singapore"), "east": ("singapore", "dublin"), "rtt": ("dublin", "singapore")},
-        {"loads": ("dublin", "frankfurt"), "pairs": ("frankfurt", "virginia")},
-        "virginia",
-    )
+    entries = {
+        "west": ("dublin", "frankfurt"),
+        "east": ("frankfurt", "dublin"),
+        "rtt": ("dublin", "frankfurt"),
+    }
+    application = Subscription("app", "out", "singapore")
+    return Scene(q.graph.name, q.graph, copies(q.graph, entries, ("frankfurt", "virginia"), (application,)))
 
 
 def join_window() -> Scene:
-    """A window over a join, each at sites of its own."""
+    """A window over a join, with branches between the sites there too."""
     q = ab.Query("join_window")
     load = q.source("load", "host string, load double")
     rtt = q.source("rtt", "host string, ms double")
@@ -83,7 +84,7 @@ def join_window() -> Scene:
     return _scene(
         q,
         {"load": ("dublin", "singapore"), "rtt": ("singapore", "dublin")},
-        {"pairs": ("frankfurt", "virginia"), "worst": ("virginia", "singapore")},
+        {"pairs": ("frankfurt", "virginia"), "worst": ("virginia", "frankfurt")},
         "dublin",
     )
 

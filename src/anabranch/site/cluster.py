@@ -29,7 +29,7 @@ from anabranch.site import keys
 from anabranch.site.accounts import configuration
 from anabranch.site.config import Deployment, SiteConfig, Spark
 from anabranch.site.http.settings import Http
-from anabranch.site.journal import Journal
+from anabranch.site.journal import Journal, words_to
 from anabranch.site.producer import Producer
 from anabranch.site.questions import offer, status_at
 from anabranch.site.replay import Pace, Replay, first_arrival
@@ -153,7 +153,7 @@ class Cluster:
         )
         path = directory / "site.json"
         path.write_bytes(config.to_json())
-        with (directory / "site.err").open("ab") as errors:
+        with words_to(directory / "site.err") as errors:
             self._processes[site] = subprocess.Popen(  # noqa: S603 - ourselves
                 [sys.executable, "-m", "anabranch.site.process", str(path)],
                 stdin=subprocess.PIPE,

@@ -22,7 +22,7 @@ from anabranch.lab.live_faults import KillProcess
 from anabranch.site.config import Spark
 from anabranch.streams.batch import Batch
 
-SEED = int(os.environ.get("ANABRANCH_CHAOS_SEED", "1"))
+SEED = int(os.environ.get("ANABRANCH_CHAOS_SEED", "3"))
 GIVEN = os.environ.get("ANABRANCH_CHAOS")
 FAULTS = int(GIVEN or "4")
 CHOSEN = sorted(SCENES) if GIVEN else [sorted(SCENES)[SEED % len(SCENES)]]

@@ -4,6 +4,7 @@ ideal run's, and then all sites must come to be well."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import sys
@@ -140,7 +141,8 @@ def told_of(
     error: BaseException,
 ) -> str:
     kept = FAILURES / f"{scene.name}-{seed}-{int(time.time())}"
-    shutil.copytree(directory, kept, ignore=shutil.ignore_patterns("*.gone"), dirs_exist_ok=True)
+    with contextlib.suppress(shutil.Error):  # what vanishes meanwhile was no log
+        shutil.copytree(directory, kept, dirs_exist_ok=True)
     faults = [msgspec.to_builtins(fault) for round in played for trouble in round for fault in trouble.faults]
     (kept / "schedule.json").write_bytes(msgspec.json.format(msgspec.json.encode(faults)))
     (kept / "done.json").write_bytes(msgspec.json.format(msgspec.json.encode(done)))

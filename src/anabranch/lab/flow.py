@@ -55,8 +55,7 @@ class Flow:
             count = min(_AT_ONCE, max(0, int((_now() - self._begin) / self._every) - self.sent))
             if count:
                 await self._send(producer, count)
-            else:
-                await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_PAUSE)
 
     async def _send(self, producer: Producer, count: int) -> None:
         source, first = self._source, self.sent

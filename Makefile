@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-fast lint fuzz conformance bench docs lock clean
+.PHONY: demo test test-fast lint fuzz conformance chaos bench docs lock clean
 
 demo: $(READY)  ## seven sites, one killed, one cut off, and the audit
 	@$(BIN)/anabranch demo
@@ -30,6 +30,9 @@ fuzz: $(READY)  ## three thousand random runs, each compared with the ideal run
 conformance: $(READY)  ## two hundred random queries: Arrow = Spark streaming = Spark batch
 	ANABRANCH_CONFORMANCE=200 $(BIN)/pytest -n 2 --dist worksteal tests/conformance/test_spark.py
 
+chaos: $(READY)  ## three queries on four live sites, 25 faults each, the output compared after every one
+	ANABRANCH_CHAOS=25 $(BIN)/pytest tests/chaos
+
 bench: $(READY)  ## the duplicate filter and the simulator, measured on this machine
 	@$(BIN)/anabranch bench filter
 	@$(BIN)/anabranch bench sim
@@ -44,7 +47,7 @@ lock: $(READY)
 	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet --output-file requirements.lock
 
 clean:  ## back to what was cloned
-	rm -rf $(VENV) build dist out fuzz-failures .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist out fuzz-failures chaos-failures .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info
 

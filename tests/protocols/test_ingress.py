@@ -147,6 +147,13 @@ def test_the_last_record_always_stays() -> None:
     assert ingress_of(RECORDS).trim(END, 1000) == [Trim("in/s", 3)]
 
 
+def test_what_the_engine_has_not_read_stays_also_where_it_has_no_tuples() -> None:
+    ingress = ingress_of(log(([], BEGINNING), ([], 5), ([(10, 1)], 9), ([(20, 2)], 19), ([(30, 3)], 29)))
+    assert ingress.trim(BEGINNING, 1000, 0) == []
+    assert ingress.trim(19, 1000, 1) == [Trim("in/s", 1)]
+    assert ingress.trim(19, 1000, 4) == [Trim("in/s", 3)]
+
+
 def test_what_retention_takes_from_those_who_need_it_is_reported() -> None:
     effects = ingress_of(RECORDS).trim(BEGINNING, 10)
     assert [effect for effect in effects if isinstance(effect, Trim)] == [Trim("in/s", 2)]

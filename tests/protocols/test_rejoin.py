@@ -152,6 +152,13 @@ def test_a_silent_branch_is_opened_again_ever_more_seldom() -> None:
     assert pauses == [3, 6, 12, 24, 24, 24]
 
 
+def test_a_clock_that_is_set_back_delays_the_opening_of_a_silent_branch_by_one_pause() -> None:
+    r = rejoin("a")
+    r.opened(100 * SECOND, "a", 0, False)
+    times = [now for now in range(70 * SECOND, 100 * SECOND, SECOND) if r.sweep(now)]
+    assert times[0] == 73 * SECOND
+
+
 def test_a_finished_stream_opens_nothing() -> None:
     r = rejoin("a")
     r.opened(0, "a", 0, False)

@@ -195,6 +195,27 @@ def bench_sim(json: Json = False) -> None:
     _report_measures("The simulator", measure(), json)
 
 
+@bench_app.command("soak")
+def bench_soak(
+    minutes: Annotated[int, typer.Option(min=1, help="How long tuples come.")] = 30,
+    rate: Annotated[int, typer.Option(min=1, help="Tuples a second, of both sources together.")] = 2000,
+    engine: Annotated[Literal["spark", "arrow"], typer.Option(help="What computes at the sites.")] = "spark",
+    seed: Seed = 1,
+    json: Json = False,
+) -> None:
+    """Four live sites for long, one of which is killed and comes back every minute: do memory and disk grow?
+
+    Tells of each site, and of all, the median megabytes in the first third of the run and in the last, and
+    the slope. All that the applications receive is compared with the ideal run as it goes; exits with 1 if
+    it is not exactly that.
+
+    Example: `anabranch bench soak --minutes 30 --rate 2000 --json`
+    """
+    from anabranch.cli import soak as work
+
+    raise typer.Exit(work.show(minutes, rate, seed, engine, json))
+
+
 @lab_app.command("list")
 def lab_list(json: Json = False) -> None:
     """The figures that can be drawn.

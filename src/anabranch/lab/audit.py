@@ -77,7 +77,7 @@ def audit(
 def _audit(
     output: Output, expected: pa.Table, received: pa.Table, complete: bool, since: int | None
 ) -> Audit:
-    wanted, got = list(_rows(expected)), list(_rows(received.drop_columns("delivered")))
+    wanted, got = list(rows_of(expected)), list(rows_of(received.drop_columns("delivered")))
     missing = (Counter(wanted) - Counter(got)).total()
     extra = (Counter(got) - Counter(wanted)).total()
     ts, delivered = _times(received, "ts"), _times(received, "delivered")
@@ -113,7 +113,7 @@ def _times(table: pa.Table, column: str) -> Ints:
     return np.asarray(table.column(column).cast(pa.int64()).to_numpy(), np.int64)
 
 
-def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+def rows_of(table: pa.Table | pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     """Rows that are equal exactly if all their values are, to the bit; NaN too."""
     columns = [
         column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from anabranch.graph import Graph
-from anabranch.link_faults import Cut
+from anabranch.lab.live_faults import Fate, Fault
 from anabranch.plan import Plan
 from anabranch.protocols.settings import Settings
 from anabranch.site.cluster import Cluster, ClusterError
@@ -25,25 +25,6 @@ from anabranch.types import arrow_schema
 
 SECOND = 1_000_000
 Inputs = Mapping[str, pa.Table]
-
-
-class Kill(msgspec.Struct, frozen=True):
-    """SIGKILL to all processes of ``site``, ``at`` seconds after the first tuple; started again ``until``."""
-
-    site: str
-    at: float
-    until: float
-
-
-class CutOff(msgspec.Struct, frozen=True):
-    """No link to or from ``site`` carries anything between ``at`` and ``until``."""
-
-    site: str
-    at: float
-    until: float
-
-
-Fault = Kill | CutOff
 
 
 class LiveRun(msgspec.Struct, frozen=True):
@@ -82,7 +63,7 @@ class LiveSites:
             graph, topology, plan, directory, settings, resolve=self.wan.address, spark=spark
         )
         self._sites = topology.names
-        self._spark = spark
+        self.spark = spark
         self._say = say
         self._stack = contextlib.AsyncExitStack()
 
@@ -104,7 +85,7 @@ class LiveSites:
         await self._stack.aclose()
 
     async def _engines_ready(self, patience: float = 120.0) -> None:
-        if self._spark is None:
+        if self.spark is None:
             return
         until = time.monotonic() + patience
         for site in dict.fromkeys(site for sites in self.plan.replicas.values() for site in sites):
@@ -148,38 +129,23 @@ class LiveSites:
             for name in received:
                 tasks.create_task(take(name, fed))
             await asyncio.sleep(max(0.0, begun / SECOND - time.time()))
-            failing = [tasks.create_task(self._befall(fault, begun, done)) for fault in faults]
+            failing = tasks.create_task(self.befall(faults, begun / SECOND, done))
             await self.cluster.feed(inputs)
-            await asyncio.gather(*failing)
+            await failing
             fed.set()
         tables = {name: self._table(name, batches) for name, batches in received.items()}
         return LiveRun(inputs, tables, stalled, firsts, begun, self.up_s, tuple(sorted(done)))
 
-    async def _befall(self, fault: Fault, begun: int, done: list[tuple[float, str]]) -> None:
-        async def at(seconds: float) -> None:
-            await asyncio.sleep(max(0.0, begun / SECOND + seconds - time.time()))
+    async def befall(self, faults: Sequence[Fault], begun: float, done: list[tuple[float, str]]) -> None:
+        """Lets them happen, at their times after ``begun`` (seconds since 1970); returns when the last is
+        over. ``done`` is given what was done when."""
 
         def happens(words: str) -> None:
-            done.append((round(time.time() - begun / SECOND, 1), words))
+            done.append((round(time.time() - begun, 1), words))
             self._say(words)
 
-        await at(fault.at)
-        match fault:
-            case Kill(site=site):
-                self.cluster.kill_site(site)
-                happens(f"{site} is killed: every process of it, SIGKILL")
-                await at(fault.until)
-                self.cluster.start(site)
-                happens(f"{site} starts again, with its log and nothing else")
-            case CutOff(site=site):
-                length = fault.until - fault.at
-                for other in self._sites:
-                    if other != site:
-                        self.wan.apply(Cut(site, other, 0.0, length))
-                        self.wan.apply(Cut(other, site, 0.0, length))
-                happens(f"{site} is cut off from everyone")
-                await at(fault.until)
-                happens(f"{site} is back")
+        fate = Fate(self.cluster, self.wan, happens)
+        await asyncio.gather(*(fate.befall(fault, begun) for fault in faults))
 
     def _table(self, name: str, batches: list[tuple[int, Batch]]) -> pa.Table:
         output = next(s.output for s in self.plan.subscriptions if s.name == name)

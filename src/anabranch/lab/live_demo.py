@@ -15,7 +15,8 @@ import pyarrow as pa
 from anabranch.graph import Graph
 from anabranch.lab.audit import Audit, audit
 from anabranch.lab.demo import query, readings
-from anabranch.lab.live import CutOff, Fault, Inputs, Kill, LiveRun, LiveSites
+from anabranch.lab.live import Inputs, LiveRun, LiveSites
+from anabranch.lab.live_faults import CutOff, Fault, Kill
 from anabranch.lab.places import world
 from anabranch.plan import Plan, Subscription, copies
 from anabranch.protocols.settings import Settings

@@ -94,10 +94,12 @@ def trim(
     unread: int = END,
 ) -> list[Effect]:
     """Trims behind ``needed``, though not from position ``unread`` on; beyond ``retention`` also what is
-    needed, which is reported."""
+    needed or unread, which is reported. A record without tuples is never too old."""
     index = writer.index
     bound = min(writer.punctuation, writer.high) - retention
-    effects: list[Effect] = [*writer.trim(needed, unread), *writer.trim(bound)]
+    effects: list[Effect] = [*writer.trim(needed, unread)]
+    if index.high(index.trim_before(bound)) > index.high(index.first):
+        effects += writer.trim(bound)
     if effects and needed < bound and index.high(index.first) > needed:
         effects.append(Report(Trimmed(stream, at, index.high(index.first), consumers)))
     return effects

@@ -204,6 +204,8 @@ class Rejoin:
         if self.frontier.punctuation == END:
             return effects
         for source, reader in self.readers.items():
+            # A clock that was set back must not make a silence out of the future.
+            reader.heard = min(reader.heard, now)
             if now - reader.heard >= reader.wait:
                 reader.wait = min(2 * reader.wait, self._settings.branch_timeout_most)
                 effects.append(self._open(now, reader, source))

@@ -29,7 +29,7 @@ from anabranch.site import keys
 from anabranch.site.accounts import configuration
 from anabranch.site.config import Deployment, SiteConfig, Spark
 from anabranch.site.http.settings import Http
-from anabranch.site.journal import Journal
+from anabranch.site.journal import Journal, words_to
 from anabranch.site.producer import Producer
 from anabranch.site.questions import offer, status_at
 from anabranch.site.replay import Pace, Replay, first_arrival
@@ -153,7 +153,7 @@ class Cluster:
         )
         path = directory / "site.json"
         path.write_bytes(config.to_json())
-        with (directory / "site.err").open("ab") as errors:
+        with words_to(directory / "site.err") as errors:
             self._processes[site] = subprocess.Popen(  # noqa: S603 - ourselves
                 [sys.executable, "-m", "anabranch.site.process", str(path)],
                 stdin=subprocess.PIPE,
@@ -214,19 +214,38 @@ class Cluster:
     # --- faults
 
     def pid(self, site: str, child: str) -> int:
-        """Of a site's "agent" or "nats", waiting for one that is just being started."""
-        path = self.directory / site / f"{child}.pid"
+        """Of a site's "agent", "nats" or "driver" (Spark's), waiting for one that is just being started."""
         until = time.monotonic() + 20
         while time.monotonic() < until:
-            with contextlib.suppress(OSError, ValueError):
-                pid = int(path.read_text("utf-8"))
+            with contextlib.suppress(OSError, ValueError, psutil.Error):
+                pid = self._driver(site) if child == "driver" else self._child(site, child)
                 os.kill(pid, 0)
                 return pid
             time.sleep(0.01)
         raise ClusterError(f"site {site!r} has no {child}; look at {self.directory / site}")
 
+    def processes(self, site: str) -> list[psutil.Process]:
+        """All that the site has running now."""
+        process = self._processes.get(site)
+        if process is None:
+            return []
+        with contextlib.suppress(psutil.Error):
+            root = psutil.Process(process.pid)
+            return [root, *root.children(recursive=True)]
+        return []
+
+    def _child(self, site: str, child: str) -> int:
+        return int((self.directory / site / f"{child}.pid").read_text("utf-8"))
+
+    def _driver(self, site: str) -> int:
+        """The agent starts it."""
+        for process in psutil.Process(self._child(site, "agent")).children():
+            if "anabranch.engines.spark.driver" in process.cmdline():
+                return int(process.pid)
+        raise ProcessLookupError
+
     def kill(self, site: str, child: str) -> None:
-        """SIGKILL to its "agent" or "nats" alone; the site starts it again."""
+        """SIGKILL to its "agent", "nats" or "driver" alone; the site starts it again."""
         os.kill(self.pid(site, child), signal.SIGKILL)
 
     def kill_site(self, site: str, lose_log: bool = False) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -11,9 +12,18 @@ from pathlib import Path
 
 import msgspec
 
-from anabranch.engines.spark.run import Command, Event, Leave, Ready, Settings, decode_event, encode
+from anabranch.engines.spark.run import (
+    SCRATCH,
+    Command,
+    Event,
+    Leave,
+    Ready,
+    Settings,
+    decode_event,
+    encode,
+)
 from anabranch.site.backoff import Backoff
-from anabranch.site.journal import Journal
+from anabranch.site.journal import Journal, words_to
 
 MOST_DEATHS = 6
 """Deaths within two minutes after which starting it again does not help."""
@@ -114,10 +124,14 @@ class Driver:
     async def _start(self) -> asyncio.subprocess.Process:
         directory = Path(self._directory)
         directory.mkdir(parents=True, exist_ok=True)
+        # A driver that was killed has left behind what it would have removed.
+        for name in SCRATCH:
+            await asyncio.to_thread(shutil.rmtree, directory / name, ignore_errors=True)
+            (directory / name).mkdir(exist_ok=True)
         settings = directory / "driver.json"
         settings.write_bytes(msgspec.json.format(msgspec.json.encode(self._settings)))
         settings.chmod(0o600)
-        with (directory / "driver.err").open("ab") as errors:
+        with words_to(directory / "driver.err") as errors:
             return await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",

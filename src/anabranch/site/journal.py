@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import msgspec
 
@@ -14,6 +14,9 @@ from anabranch.protocols.events import Event
 
 MOST = 64 << 20
 """Bytes of a file before it is put aside; one such is kept."""
+
+MOST_WORDS = 8 << 20
+"""Bytes of what a process says beside its journal, likewise."""
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -66,3 +69,11 @@ class Journal:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def words_to(path: Path) -> BinaryIO:
+    """For a process that is about to be started: what it says is added to ``path``, unless that is too long
+    by now and is put aside."""
+    if path.is_file() and path.stat().st_size > MOST_WORDS:
+        path.replace(path.with_suffix(f"{path.suffix}.old"))
+    return path.open("ab")

@@ -20,7 +20,7 @@ import msgspec
 
 from anabranch.log.server import Server, ServerError, ServerSettings
 from anabranch.site.backoff import Backoff
-from anabranch.site.journal import Journal
+from anabranch.site.journal import Journal, words_to
 
 MOST_DEATHS = 8
 """Deaths of one child within a minute after which starting it again does not help."""
@@ -174,7 +174,7 @@ class Supervisor:
 
     def _start_agent(self) -> None:
         directory = self.config.directory
-        with (directory / "agent.err").open("ab") as errors:
+        with words_to(directory / "agent.err") as errors:
             process = subprocess.Popen(  # noqa: S603 - ourselves
                 [sys.executable, "-m", "anabranch.site.agent_process", str(self._path)],
                 stdin=subprocess.PIPE,

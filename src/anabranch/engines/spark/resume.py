@@ -31,6 +31,7 @@ from anabranch.log.blocking import Connection, Hole
 from anabranch.log.codec import Malformed, decode
 from anabranch.protocols.records import Record
 from anabranch.streams.batch import with_ids
+from anabranch.streams.punctuation import BEGINNING
 from anabranch.types import arrow_schema
 
 _FORMAT = 1
@@ -71,7 +72,7 @@ def decide(run: Run, settings: Settings, connect: Callable[[], Connection]) -> D
     if reason is None:
         connection = connect()
         try:
-            reason = _not_in_the_log(run, last, connection)
+            reason = _not_in_the_log(kept.run, run, last, connection)
         except (Unusable, Malformed) as error:
             reason = str(error)
         finally:
@@ -95,10 +96,11 @@ def _fresh(run: Run, settings: Settings, reason: str) -> Decision:
 
 
 def forget(directory: Path) -> None:
-    """Renamed first: what is only half deleted must not be taken for a checkpoint."""
+    """Renamed first: what is only half deleted must not be taken for a checkpoint. Who was killed meanwhile
+    has left the rest."""
     if directory.exists():
-        away = directory.with_name(f"{directory.name}.{secrets.token_hex(4)}.gone")
-        directory.rename(away)
+        directory.rename(directory.with_name(f"{directory.name}.{secrets.token_hex(4)}.gone"))
+    for away in directory.parent.glob(f"{directory.name}.*.gone"):
         shutil.rmtree(away, ignore_errors=True)
 
 
@@ -150,10 +152,15 @@ def _not_taken(kept: Kept, run: Run, last: int) -> str | None:
     return None
 
 
-def _not_in_the_log(run: Run, last: int, connection: Connection) -> str | None:
+def _not_in_the_log(before: Run, run: Run, last: int, connection: Connection) -> str | None:
     """Whether what the next batch reads, from where the last one ended, is what was to be read."""
     checkpoint = spark_checkpoint(run)
     graph = Graph.from_json(bytes(run.graph))
+    if last < 0:
+        for stream, begin in before.inputs.items():
+            reason = _not_there(graph, Offset(stream, begin.first, BEGINNING, None), connection)
+            if reason is not None:
+                return reason
     for batch in {last, planned(checkpoint)} - {-1}:
         for offset in batch_offsets(checkpoint, batch).inputs.values():
             reason = _not_there(graph, offset, connection)
@@ -164,8 +171,6 @@ def _not_in_the_log(run: Run, last: int, connection: Connection) -> str | None:
 
 def _not_there(graph: Graph, offset: Offset, connection: Connection) -> str | None:
     stream, position = offset.stream, offset.position
-    if position == 0:
-        return None
     log = names.stream(graph.name, f"in/{stream}")
     try:
         first, end = connection.extent(log)
@@ -180,7 +185,8 @@ def _not_there(graph: Graph, offset: Offset, connection: Connection) -> str | No
         else:
             found = _record(graph, connection, stream, position).previous
     except Hole as error:
-        return str(error)
+        # A log of which nothing has been read need not be there yet.
+        return str(error) if position else None
     if found != offset.generation:
         return (
             f"the ingress log of {stream} has lost its end and gone on: the record before {position} "

@@ -11,6 +11,9 @@ from typing import Any
 
 import msgspec
 
+LOCAL, TEMPORARY = SCRATCH = ("local", "tmp")
+"""Directories of a driver's own, below :attr:`Settings.directory`: of no use to the next driver."""
+
 
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The site's own log server, for the driver and all executors."""

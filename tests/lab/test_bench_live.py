@@ -112,10 +112,10 @@ def test_as_many_results_are_waited_for_as_the_ideal_run_has(kind: str, sent: in
     late = sent + SECOND
     tables = {}
     for source in graph.sources:
-        rows = pa.Table.from_batches([rows_of(kind, 0, sent), rows_of(kind, late, 1)])
-        tables[source.name] = rows.rename_columns(["ts", *(column.name for column in source.columns)])
+        batches = [rows_of(kind, source.name, 0, sent), rows_of(kind, source.name, late, 1)]
+        tables[source.name] = pa.Table.from_batches(batches)
     everything = ideal(graph, tables)["out"]
-    last = rows_of(kind, late, 1).column("ts")[0].value
+    last = rows_of(kind, "load", late, 1).column("ts")[0].value
     before = everything.filter(pa.compute.less(everything.column("ts"), pa.scalar(last, TIMESTAMP)))
     closed = before.num_rows if kind == "aggregate" else everything.num_rows
     assert results(kind, sent, closed=True) == closed

@@ -162,7 +162,7 @@ async def sites_side(kind: str, k: int, directory: Path, spark: Spark) -> AsyncI
         stack.push_async_callback(application.close)
         producers = {}
         for source in graph.sources:
-            # It promises nothing by a clock: only what it sends moves the time.
+            # No clock: only what is sent moves the time.
             producer = Producer(
                 cluster.deployment(names[0]), source.name, arrived=lambda: NOON, journal=cluster.journal
             )
@@ -209,10 +209,10 @@ async def _drain(side: Side, kind: str, size: Size) -> Took:
 async def _send(side: Side, kind: str, first: int, end: int, chunk: int) -> None:
     for at in range(first, end, chunk):
         for stream in side.streams:
-            await side.send(stream, rows_of(kind, at, min(chunk, end - at)))
+            await side.send(stream, rows_of(kind, stream, at, min(chunk, end - at)))
 
 
-def rows_of(kind: str, first: int, count: int) -> pa.RecordBatch:
+def rows_of(kind: str, stream: str, first: int, count: int) -> pa.RecordBatch:
     """The same for every source. What is joined has each key once."""
     number = np.arange(first, first + count)
     key = number if kind == "join" else number % KEYS
@@ -222,7 +222,7 @@ def rows_of(kind: str, first: int, count: int) -> pa.RecordBatch:
             pa.array(key),
             pa.array(number.astype(float)),
         ],
-        names=["ts", "key", "load"],
+        names=["ts", "key", "ms" if stream == "rtt" else "load"],
     )
 
 

@@ -49,9 +49,9 @@ class Size(msgspec.Struct, frozen=True):
 
 
 SIZES = {
-    "stateless": Size(500_000, 1_500_000),
-    "join": Size(100_000, 300_000),
-    "aggregate": Size(500_000, 1_500_000),
+    "stateless": Size(1_000_000, 4_000_000),
+    "join": Size(100_000, 500_000),
+    "aggregate": Size(1_000_000, 4_000_000),
 }
 
 

@@ -4,9 +4,9 @@ was spent between."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from anabranch.streams.batch import Batch, timestamps
+
+_HALF = 1 << 63
 
 
 def age(rows: Batch, now: int) -> int:
@@ -16,6 +16,6 @@ def age(rows: Batch, now: int) -> int:
     >>> age(pa.record_batch({"_ts": pa.array([1_000, 3_000], pa.int64())}), 4_000)
     4000
     """
-    # As floats: whole numbers would overflow with a few thousand timestamps.
-    mean = float(np.mean(timestamps(rows), dtype=np.float64))
-    return round(int(rows.num_rows) * (now - mean))
+    # The sum may overflow, but what is left of it when the other is taken away does not: modulo 2**64.
+    total = int(rows.num_rows) * now - int(timestamps(rows).sum())
+    return (total + _HALF) % (2 * _HALF) - _HALF

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -147,6 +150,25 @@ def test_an_application_knows_how_long_its_tuples_have_waited() -> None:
         await application.close()
 
     asyncio.run(come())
+
+
+def test_a_benchmark_that_is_told_to_stop_leaves_nothing_behind(tmp_path: Path) -> None:
+    script = f"""
+import asyncio, tempfile
+from anabranch.lab.bench_live import run
+with tempfile.TemporaryDirectory(dir={str(tmp_path)!r}):
+    async def work():
+        print("ready", flush=True)
+        await asyncio.sleep(60)
+    run(work())
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == b"ready\n"
+        process.terminate()
+        assert process.wait(20) == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- on real sites

@@ -28,6 +28,7 @@ from anabranch.lab.bench_live import (
     near_each_other,
     now_us,
     plan_of,
+    run,
     silences,
 )
 from anabranch.lab.live import engines_ready
@@ -78,9 +79,9 @@ def measure(
     spark: Spark = Spark(),  # noqa: B008 - frozen
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="anabranch-") as directory:
-        ours = asyncio.run(_anabranch(Path(directory), rounds, rate, times, spark))
+        ours = run(_anabranch(Path(directory), rounds, rate, times, spark))
     with tempfile.TemporaryDirectory(prefix="anabranch-") as directory:
-        plain = asyncio.run(_plain(Path(directory), rounds, rate, times, spark))
+        plain = run(_plain(Path(directory), rounds, rate, times, spark))
     return report(ours, plain)
 
 

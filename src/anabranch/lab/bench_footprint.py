@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from anabranch.lab.bench_live import Feed, application_of, near_each_other, plan_of, processes
+from anabranch.lab.bench_live import Feed, application_of, near_each_other, plan_of, processes, run
 from anabranch.lab.live import engines_ready
 from anabranch.lab.processes import Meter, count, memory
 from anabranch.lab.queries import aggregate
@@ -31,7 +31,7 @@ def measure(
 ) -> dict[str, Any]:
     """Each phase is measured over ``seconds`` after it has had ``settle`` seconds."""
     with tempfile.TemporaryDirectory(prefix="anabranch-") as directory:
-        return asyncio.run(_measure(sites, rate, seconds, settle, Path(directory), spark))
+        return run(_measure(sites, rate, seconds, settle, Path(directory), spark))
 
 
 async def _measure(

@@ -28,6 +28,7 @@ from anabranch.lab.bench_live import (
     near_each_other,
     now_us,
     plan_of,
+    run,
 )
 from anabranch.lab.live import engines_ready
 from anabranch.lab.places import world
@@ -55,11 +56,11 @@ def measure(
     wan: bool = True,
 ) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="anabranch-") as directory:
-        alone = asyncio.run(_alone(Path(directory), rate, seconds, warm, spark))
+        alone = run(_alone(Path(directory), rate, seconds, warm, spark))
     if not wan:
         return alone
     with tempfile.TemporaryDirectory(prefix="anabranch-") as directory:
-        return {**alone, "wan": asyncio.run(_far(Path(directory), rate, seconds, warm, spark))}
+        return {**alone, "wan": run(_far(Path(directory), rate, seconds, warm, spark))}
 
 
 async def _alone(directory: Path, rate: float, seconds: float, warm: float, spark: Spark) -> dict[str, Any]:

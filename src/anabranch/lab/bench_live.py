@@ -4,8 +4,10 @@ and an application that writes down when it got what."""
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -18,6 +20,8 @@ from anabranch.site.cluster import Cluster
 from anabranch.site.subscription import Receiver
 from anabranch.streams.batch import TIMESTAMP, Batch, Ints, timestamps
 from anabranch.topology import Topology
+
+Outcome = TypeVar("Outcome")
 
 SECOND = 1_000_000
 APPLICATION = "app"
@@ -54,6 +58,22 @@ def rows(first: int, count: int, ts: Ints) -> pa.RecordBatch:
 
 def now_us() -> int:
     return time.time_ns() // 1_000
+
+
+def run(work: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """As ``asyncio.run``, and SIGTERM ends it as an interrupt does: what was started is stopped, what was
+    written is removed."""
+
+    async def stoppable() -> Outcome:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(stoppable())
+    except asyncio.CancelledError:
+        raise SystemExit(128 + signal.SIGTERM) from None
 
 
 class Feed:

@@ -8,7 +8,6 @@ rows come from this process and the results go to it, whoever computes them.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import tempfile
 import time
@@ -22,7 +21,7 @@ import psutil
 import pyarrow as pa
 
 from anabranch.lab import bench_agent
-from anabranch.lab.bench_live import Application, application_of, near_each_other, plan_of, processes
+from anabranch.lab.bench_live import Application, application_of, near_each_other, plan_of, processes, run
 from anabranch.lab.live import engines_ready
 from anabranch.lab.plain_spark import PlainSpark
 from anabranch.lab.processes import Meter
@@ -115,7 +114,7 @@ def measure(
 
 def _compare(kind: str, size: Size, spark: Spark) -> dict[str, Any]:
     plain, one, two = (
-        asyncio.run(_run(side, kind, size))
+        run(_run(side, kind, size))
         for side in (
             lambda directory: plain_side(kind, directory, spark),
             lambda directory: sites_side(kind, 1, directory, spark),

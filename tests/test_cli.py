@@ -78,6 +78,10 @@ COMMANDS = [
     ("version",),
     ("bench", "filter"),
     ("bench", "sim"),
+    ("bench", "failover"),
+    ("bench", "throughput"),
+    ("bench", "latency"),
+    ("bench", "footprint"),
     ("lab", "list"),
     ("lab", "run"),
 ]

@@ -46,6 +46,19 @@ def test_what_comes_by_a_replay_is_promised_by_when_it_came() -> None:
     assert p.unsafe == 16
 
 
+def test_time_that_stands_still_in_front_of_a_period_is_not_promised_again_and_again() -> None:
+    p = producer()
+    now, waited, said = 50 * SECOND, 0, 0
+    while waited < SECOND:
+        effects = p.on_timer(now + waited, "promise", arrived=10 * SECOND)
+        said += len(sent(effects, Submit))
+        (timer,) = [e for e in effects if isinstance(e, SetTimer)]
+        waited += timer.after
+    assert said == 1
+    (later,) = sent(p.on_timer(now + waited, "promise", arrived=11 * SECOND), Submit)
+    assert later.promise == 11 * SECOND - 1, "and it goes on when time does"
+
+
 def accepted(until: int, promise: int = BEGINNING, high: int = BEGINNING) -> Accepted:
     return Accepted("s", "p", until, promise, high)
 

@@ -216,6 +216,65 @@ def bench_soak(
     raise typer.Exit(work.show(minutes, rate, seed, engine, json))
 
 
+@bench_app.command("failover")
+def bench_failover(json: Json = False) -> None:
+    """How long an application waits when the site whose results come first is killed, beside plain Spark.
+
+    Takes about four minutes.
+
+    Example: `anabranch bench failover --json`
+    """
+    from anabranch.lab.bench_failover import measure
+
+    _report_measures("A site is killed", measure(), json)
+
+
+@bench_app.command("throughput")
+def bench_throughput(
+    query: Annotated[
+        Literal["stateless", "join", "aggregate"] | None,
+        typer.Option(help="Which of the queries; all three unless given."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Rows a second from their producer to the application, on one site and on two, beside plain Spark.
+
+    Takes about two minutes for each query.
+
+    Example: `anabranch bench throughput --query stateless --json`
+    """
+    from anabranch.lab.bench_throughput import measure
+    from anabranch.lab.queries import QUERIES
+
+    _report_measures("Rows a second", measure(tuple(QUERIES) if query is None else (query,)), json)
+
+
+@bench_app.command("latency")
+def bench_latency(json: Json = False) -> None:
+    """How long a tuple takes through Spark, from its producer to the application, and where the time goes.
+
+    Takes about three minutes.
+
+    Example: `anabranch bench latency --json`
+    """
+    from anabranch.lab.bench_latency import measure
+
+    _report_measures("From entry to application", measure(), json)
+
+
+@bench_app.command("footprint")
+def bench_footprint(json: Json = False) -> None:
+    """Memory, and processor time at rest and at 100 rows a second, of four sites with Spark on this machine.
+
+    Takes about three minutes.
+
+    Example: `anabranch bench footprint --json`
+    """
+    from anabranch.lab.bench_footprint import measure
+
+    _report_measures("Four sites with Spark", measure(), json)
+
+
 @lab_app.command("list")
 def lab_list(json: Json = False) -> None:
     """The figures that can be drawn.

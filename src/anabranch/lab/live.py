@@ -74,7 +74,8 @@ class LiveSites:
         try:
             await self._stack.enter_async_context(self.cluster)
             self._say(f"{len(self._sites)} sites are up")
-            await self._engines_ready()
+            if self.spark is not None:
+                await engines_ready(self.cluster, self._say)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -83,19 +84,6 @@ class LiveSites:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
-
-    async def _engines_ready(self, patience: float = 120.0) -> None:
-        if self.spark is None:
-            return
-        until = time.monotonic() + patience
-        for site in dict.fromkeys(site for sites in self.plan.replicas.values() for site in sites):
-            while not (await self.cluster.status(site)).driver:
-                if time.monotonic() > until:
-                    raise ClusterError(
-                        f"Spark does not start at site {site!r}; look at {self.cluster.directory / site}"
-                    )
-                await asyncio.sleep(0.2)
-            self._say(f"Spark is up at {site}")
 
     async def play(
         self,
@@ -159,6 +147,21 @@ class LiveSites:
         )
         delivered = pa.array([now for now, rows in batches for _ in range(rows.num_rows)], pa.int64())
         return table.append_column("delivered", delivered.view(TIMESTAMP))
+
+
+async def engines_ready(
+    cluster: Cluster, say: Callable[[str], None] = lambda words: None, patience: float = 120.0
+) -> None:
+    """Until Spark is up wherever the plan wants it."""
+    until = time.monotonic() + patience
+    for site in dict.fromkeys(site for sites in cluster.plan.replicas.values() for site in sites):
+        while not (await cluster.status(site)).driver:
+            if time.monotonic() > until:
+                raise ClusterError(
+                    f"Spark does not start at site {site!r}; look at {cluster.directory / site}"
+                )
+            await asyncio.sleep(0.2)
+        say(f"Spark is up at {site}")
 
 
 async def _within(

@@ -18,6 +18,9 @@ from anabranch.protocols.settings import Settings
 from anabranch.streams.batch import Batch, Ints, ints
 from anabranch.streams.punctuation import BEGINNING, END
 
+STILL = 10
+"""How often in an interval a producer looks whether time that stood still goes on."""
+
 
 class Producer:
     """One producer of ``source``. Where the source gives timestamps, it promises by its own clock, an
@@ -181,7 +184,12 @@ class Producer:
         if self.closed:
             return []
         arrived = now if arrived is None else arrived
-        return [*self._keep(now, self._submit(None, self._now_promised(arrived))), *self._schedule(arrived)]
+        promise = self._now_promised(arrived)
+        if promise == self._promise:
+            # The tuples' time stands still, as in a replay that waits for room: the end of a period may be a
+            # microsecond away for as long as that lasts.
+            return [SetTimer("promise", self._settings.punctuation_interval // STILL)]
+        return [*self._keep(now, self._submit(None, promise)), *self._schedule(arrived)]
 
     def _watch(self) -> list[Effect]:
         return [SetTimer("watch", self._settings.producer_timeout // 2)]

@@ -16,6 +16,7 @@ from anabranch.protocols.agent import Agent
 from anabranch.protocols.effects import Answer, StartEngine, StopEngine
 from anabranch.protocols.events import Poisoned
 from anabranch.protocols.outside import Computed
+from anabranch.site.ages import age
 from anabranch.site.backoff import Backoff
 from anabranch.site.config import SiteConfig
 from anabranch.site.journal import Journal
@@ -238,11 +239,11 @@ class Engines:
             raise Malformed(
                 f"{piece.fragment}: a batch of more than {MOST_STAGED >> 20} MiB; make batches smaller"
             )
+        rows = handover.rows_of(piece, schema)
+        self._journal.count("engine_out_rows", rows.num_rows, stream=piece.stream)
+        self._journal.count("engine_out_age_us", age(rows, self._clock()), stream=piece.stream)
         staged = self._staged.setdefault((piece.fragment, piece.run, piece.batch), _Staged())
-        staged.pieces.setdefault(piece.task, {})[piece.number] = (
-            piece.stream,
-            handover.rows_of(piece, schema),
-        )
+        staged.pieces.setdefault(piece.task, {})[piece.number] = (piece.stream, rows)
         staged.bytes += len(piece.rows)
 
     def _on_done(self, done: handover.Done, reply: str) -> None:

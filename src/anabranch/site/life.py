@@ -30,6 +30,7 @@ from anabranch.protocols.fragment import EngineOf
 from anabranch.protocols.ingress import Arrival
 from anabranch.protocols.messages import Message
 from anabranch.protocols.records import Record
+from anabranch.site.ages import age
 from anabranch.site.config import Schemas, SiteConfig
 from anabranch.site.engines import Engines
 from anabranch.site.executor import Executor, Table
@@ -147,6 +148,9 @@ class Life:
         self._executor.do(self.agent.on_timer, self._clock(), key)
 
     def _do_append(self, append: Append) -> None:
+        rows = append.record.rows
+        if rows is not None:
+            self.journal.count("log_age_asked_us", age(rows, self._clock()), stream=append.stream)
         waiting = self._waiting(append.stream)
         if waiting is not None:
             waiting.appending += 1
@@ -158,6 +162,7 @@ class Life:
         self.journal.count("log_records", stream=append.stream)
         if rows is not None:
             self.journal.count("log_rows", rows.num_rows, stream=append.stream)
+            self.journal.count("log_age_us", age(rows, self._clock()), stream=append.stream)
         self._executor.do(self.agent.on_appended, self._clock(), append)
         waiting = self._waiting(append.stream)
         if waiting is not None:
@@ -183,6 +188,10 @@ class Life:
 
     def on_record(self, stream: str, source: str, position: int, record: Record) -> None:
         """While an append of the stream is on its way, what comes is kept, and then goes in one."""
+        if record.rows is not None:
+            branch = {"stream": stream, "branch": source}
+            self.journal.count("branch_rows", record.rows.num_rows, **branch)
+            self.journal.count("branch_age_us", age(record.rows, self._clock()), **branch)
         waiting = self._of(stream)
         if waiting.arrived_bytes + record.size > self.config.settings.message_bytes:
             self._take(waiting)

@@ -99,6 +99,12 @@ class Receiver:
             for site, ranks in zip(rejoin.names, rejoin.filter.ranks, strict=True)
         }
 
+    @property
+    def received(self) -> dict[str, int]:
+        """For each branch, how many tuples it brought, first or not."""
+        rejoin = self._protocol.rejoin
+        return dict(zip(rejoin.names, rejoin.received, strict=True))
+
     def start(self) -> None:
         self._follow(self._plan)
         self._tick()

@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from anabranch.engines.spark.orders import Deliver, Delivered, Fetch
+
 
 class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The site's own log server, for the driver and all executors."""
@@ -99,7 +101,7 @@ class Leave(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="leave"
     """Stop everything and exit."""
 
 
-Command = Start | Stop | Leave
+Command = Start | Fetch | Deliver | Stop | Leave
 
 
 # --- events
@@ -160,7 +162,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     reason: str
 
 
-Event = Ready | Started | Failed | Progress | Stopped | Refused
+Event = Ready | Started | Failed | Progress | Delivered | Stopped | Refused
 
 
 def encode(message: Command | Event) -> bytes:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from embedded import NOON, SECOND, Sites, run, take_all
+from test_attached import identified as identified_in_turn
 from test_attached import received_rows, shared_plan, shared_query
 
 import anabranch as ab
@@ -183,34 +184,40 @@ def test_a_log_that_was_lost_is_noticed(tmp_path: Path) -> None:
 
 def test_partitions_that_follow_each_other(tmp_path: Path) -> None:
     """A crash within one, and what was taken before is not taken again."""
-    query = shared_query("200 ms")
-    parts = partitions(4, 300)
+    query, parts = shared_query("200 ms"), {}
+    for number, (name, rows) in enumerate(partitions(4, 301).items()):
+        ts = ints(rows.column(0))[:300] + 6 * SECOND * number
+        shifted = pa.array(ts).cast(pa.timestamp("us", "UTC"))
+        parts[name] = rows.slice(0, 300).set_column(0, "ts", shifted)
 
     async def work() -> None:
         async with Sites(query.graph, shared_plan(query), ("paris", "tokyo"), tmp_path) as running:
-            names = "file", "files load"
             taking = asyncio.create_task(take_all(Receiver(running.deployment(), "of paris")))
             for life in range(3):
                 intake = Intake(running.deployment(), "test@paris", running.journals["paris"])
-                each = Successive(running.graph.sources[0], "paris", *names, intake, tmp_path / "m.json")
+                source = running.graph.sources[0]
+                each = Successive(source, "paris", "file", "files load", intake, tmp_path / "m.json")
                 assert await each.start()
-                assert each.cursor.name == ("" if life == 0 else "0")
                 for name, rows in parts.items():
                     if name < each.cursor.name or (name == each.cursor.name and each.cursor.done):
                         continue
-                    work = asyncio.create_task(each.take(name, rows))
+                    taken = asyncio.create_task(each.take(name, rows))
                     if (life, name) == (0, "1"):
                         for _ in range(30):
                             await asyncio.sleep(0)
-                        work.cancel()
+                        taken.cancel()
+                        await asyncio.gather(taken, return_exceptions=True)
                         break
-                    await work
+                    await taken
                     if life == 1:
                         break
                 if life == 2:
                     await each.end()
                 await intake.close()
-            assert received_rows(await taking)
+            tables = {name: pa.Table.from_batches([rows]) for name, rows in parts.items()}
+            wanted = identified_in_turn(tables, LATENESS)
+            assert 100 < wanted.total() < 450
+            assert received_rows(await taking) == wanted
 
     run(work())
 

@@ -40,7 +40,7 @@ def test_each_result_is_in_one_batch(tmp_path: Path, format: str, options: dict[
 
     async def work() -> None:
         async with Cluster(query, PAIR, PLAN, tmp_path, sinks=(sink,)) as cluster:
-            feeding = asyncio.create_task(cluster.feed({"load": table}, 4))
+            feeding = asyncio.create_task(cluster.feed({"load": table}, 0.15))
 
             async def more() -> None:
                 before = len(batches(out))

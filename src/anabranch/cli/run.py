@@ -22,7 +22,7 @@ from anabranch.lab.compare import compare
 from anabranch.log.connection import FAILURES
 from anabranch.site import ndjson
 from anabranch.site.cluster import Cluster, ClusterError
-from anabranch.site.config import ConfigError
+from anabranch.site.config import ConfigError, check_parts
 from anabranch.site.http.view import new_name, viewing
 from anabranch.site.places import LiveSites
 from anabranch.site.status import SiteStatus
@@ -89,6 +89,10 @@ def prepare(
     task = prepare_simulation(query, sites, inputs, plan, None, k, 0, _fetched(live))
     if directory is not None and directory.exists() and any(directory.iterdir()):
         raise ConfigError(f"{directory}: is not empty, and a run begins with empty logs; name another one")
+    if live is not None:
+        every = [(live.sources, live.sinks), *((p.sources, p.sinks) for p in live.places.values())]
+        for sources, sinks in every:
+            check_parts(task.graph, task.plan, sources, sinks, str(sites))
     return Job(task, live, directory, speed, secure)
 
 

@@ -59,7 +59,7 @@ def configured(live: LiveSites, place: Place, graph: Graph, plan: Plan) -> SiteC
         sinks=live.sinks_of(place.name, plan),
         driver=place.driver,
     )
-    check_parts(config, str(live.path))
+    check_parts(graph, plan, config.sources, config.sinks, str(live.path))
     return config
 
 

@@ -95,6 +95,8 @@ class Cluster:
         self._http = http
         self._sources = sources
         self._sinks = sinks
+        for site in topology.names:
+            check_parts(self.graph, plan, self._sources_of(site), self._sinks_of(site), f"site {site!r}")
         self._driver = driver or {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -155,7 +157,6 @@ class Cluster:
             sinks=self._sinks_of(site),
             driver=self._driver.get(site),
         )
-        check_parts(config, f"site {site!r}")
         path = directory / "site.json"
         path.write_bytes(config.to_json())
         with (directory / "site.err").open("ab") as errors:

@@ -107,7 +107,7 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
         except (msgspec.DecodeError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from None
-        check_parts(config, str(path))
+        check_parts(config.graph, config.plan, config.sources, config.sinks, str(path))
         if config.site not in config.servers:
             raise ConfigError(f"{path}: servers names no URL for {config.site!r} itself; add it")
         for tls in (config.tls, config.client_tls):
@@ -127,30 +127,35 @@ def delivered_at(site: str, sinks: Sequence[SinkSettings], plan: Plan) -> tuple[
     return tuple(each for each in sinks if each.application in here)
 
 
-def check_parts(config: SiteConfig, path: str) -> None:
+def check_parts(
+    graph: Graph,
+    plan: Plan,
+    sources: Sequence[SourceSettings],
+    sinks: Sequence[SinkSettings],
+    where: str,
+) -> None:
     """Raises ConfigError if there is nothing in the query or the plan that a source or a sink is for."""
-    sources = {source.name: source for source in config.graph.sources}
-    for fetched in config.sources:
-        if fetched.source not in sources:
-            known = ", ".join(sources)
+    known = {source.name: source for source in graph.sources}
+    for fetched in sources:
+        if fetched.source not in known:
             raise ConfigError(
-                f"{path}: sources: there is no source {fetched.source!r}; the query has {known}"
+                f"{where}: sources: there is no source {fetched.source!r}; the query has {', '.join(known)}"
             )
         problem = None
         if isinstance(fetched, FromSpark):
-            problem = fetched.problem() or fetched.misfit(sources[fetched.source])
+            problem = fetched.problem() or fetched.misfit(known[fetched.source])
         if problem is not None:
-            raise ConfigError(f"{path}: source {fetched.source!r}: {problem}")
-    applications = [subscription.name for subscription in config.plan.subscriptions]
-    for delivered in config.sinks:
+            raise ConfigError(f"{where}: source {fetched.source!r}: {problem}")
+    applications = [subscription.name for subscription in plan.subscriptions]
+    for delivered in sinks:
         if delivered.application not in applications:
             raise ConfigError(
-                f"{path}: sinks: the plan has no application {delivered.application!r}; "
+                f"{where}: sinks: the plan has no application {delivered.application!r}; "
                 f"it has {', '.join(applications)}"
             )
         problem = delivered.problem() if isinstance(delivered, ToSpark) else None
         if problem is not None:
-            raise ConfigError(f"{path}: sink {delivered.application!r}: {problem}")
+            raise ConfigError(f"{where}: sink {delivered.application!r}: {problem}")
 
 
 def _path(kind: type[Any], value: Any) -> Any:

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import anabranch as ab
 from anabranch.cli import main
 from anabranch.cli.live import target
+from anabranch.cli.simulate import load_query
 from anabranch.inputs import load_inputs
 from anabranch.site.producer import Producer
 from anabranch.site.replay import Pace, Replay
@@ -59,6 +62,40 @@ def anabranch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         return code, out, err
 
     return run
+
+
+def test_a_run_of_what_sites_fetch_and_deliver_themselves(anabranch: Any, files: Path) -> None:
+    """It ends when the streams have ended and everything is where it goes."""
+    query = QUERY.replace('load double")', 'load double", identity="partition")')
+    Path("small.py").write_text(query)
+    Path("in").mkdir()
+    Path("load.csv").rename("in/1.csv")
+    Path("in/_END").touch()
+    attached = """
+[[live.sources]]
+kind = "files"
+source = "load"
+directory = "in"
+
+[[live.sinks]]
+kind = "parquet"
+application = "busy@NAME"
+directory = "out"
+"""
+    found = load_query(Path("small.py"))
+    plan = ab.spread(found, ab.Topology.load("sites.toml"), 2)
+    Path("sites.toml").write_text(SITES + attached.replace("busy@NAME", plan.subscriptions[0].name))
+    status, out, err = anabranch("run", "small.py", "sites.toml", "--directory", "kept", "--json")
+    assert (status, err) == (0, "")
+    audit = objects(out)[-1]["audit"][plan.subscriptions[0].name]
+    assert audit["expected"] is None
+    ideal = ab.ideal(found, load_inputs(found, {"load": "in/1.csv"}))["busy"]
+    written = [pa.parquet.read_table(path) for path in sorted(Path("out").glob("*.parquet"))]
+    assert sum(table.num_rows for table in written) == ideal.num_rows == audit["delivered"]
+    assert (Path("out") / "_END").exists()
+    status, _, err = anabranch("run", "small.py", "sites.toml", "--inputs", "load=in/1.csv")
+    assert status == 2
+    assert "the sites fetch this source themselves; leave the input out" in err
 
 
 def objects(out: str) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ whole number (of microseconds), is UTC. Columns that the query does not declare 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -45,13 +45,17 @@ def check_inputs(query: Graph | HasGraph, tables: Mapping[str, pa.Table]) -> dic
     return {name: conform(source, tables[name], f"source {name!r}") for name, source in sources.items()}
 
 
-def check_names(sources: Mapping[str, Source], inputs: Mapping[str, object]) -> None:
-    """Each source has an input, each input a source."""
+def check_names(
+    sources: Mapping[str, Source], inputs: Mapping[str, object], fetched: Collection[str] = ()
+) -> None:
+    """Each source has an input, each input a source; but those that are ``fetched`` have none."""
     for name in inputs:
         if name not in sources:
             raise InputError(f"input {name!r}: the query has no such source; {_closest(name, list(sources))}")
     for name in sources:
-        if name not in inputs:
+        if name in fetched and name in inputs:
+            raise InputError(f"input {name!r}: the sites fetch this source themselves; leave the input out")
+        if name not in inputs and name not in fetched:
             raise InputError(f"source {name!r} has no input; give it one, an empty one if nothing comes")
 
 

@@ -7,7 +7,7 @@ empty CSV field is null (a quoted one is the empty string). Parquet keeps its ty
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,17 @@ from anabranch.input_tables import (
 __all__ = ["InputError", "check_inputs", "load_inputs", "ndjson_table", "read_table"]
 
 
-def load_inputs(query: Graph | HasGraph, paths: Mapping[str, str | Path]) -> dict[str, pa.Table]:
-    """The checked table of each source, from its ``.csv``, ``.ndjson`` (``.jsonl``) or ``.parquet`` file."""
+def load_inputs(
+    query: Graph | HasGraph, paths: Mapping[str, str | Path], fetched: Collection[str] = ()
+) -> dict[str, pa.Table]:
+    """The checked table of each source that is not ``fetched`` in another way, from its ``.csv``, ``.ndjson``
+    (``.jsonl``) or ``.parquet`` file."""
     sources = {source.name: source for source in graph_of(query).sources}
-    check_names(sources, paths)
+    check_names(sources, paths, fetched)
     return {
         name: conform(source, read_table(Path(paths[name]), column_types(source)), str(paths[name]))
         for name, source in sources.items()
+        if name in paths
     }
 
 

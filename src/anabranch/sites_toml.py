@@ -38,7 +38,7 @@ _NOTHING = re.compile(r"\s*0+(\.0*)?\s*(us|ms|s|seconds)\s*")
 class LiveForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a site runs, as far as the file says: the table ``live`` for all sites, and each site for itself.
     ``spark``: settings of the engine; ``http``: of the endpoint. ``nats``: a log server that somebody else
-    runs."""
+    runs. ``sources`` and ``sinks``: what the site fetches and delivers itself."""
 
     host: str | None = None
     port: int | None = None
@@ -48,6 +48,8 @@ class LiveForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metrics_port: int | None = None
     http: dict[str, Any] | None = None
     nats: str | None = None
+    sources: list[dict[str, Any]] = []
+    sinks: list[dict[str, Any]] = []
 
 
 class LiveTable(LiveForm, frozen=True, forbid_unknown_fields=True):

@@ -69,14 +69,16 @@ def put(directory: Path, name: str, table: pa.Table) -> None:
     new.rename(directory / name)
 
 
-def identified(files: dict[str, pa.Table], lateness: int) -> Counter[tuple[Any, ...]]:
+def identified(
+    files: dict[str, pa.Table], lateness: int, kind: str = "file", source: str = "load"
+) -> Counter[tuple[Any, ...]]:
     """What the rule says: busy rows in time, by the order of all files, with the ids of file and row."""
     promised, found = -(2**62), Counter[tuple[Any, ...]]()
     for name in sorted(files):
         table = files[name].combine_chunks()
         ts = ints(table["ts"].chunk(0))
         allowed = promises(ts, lateness, promised)
-        hi, lo = source_ids("load", f"file {name}", 0, len(ts))
+        hi, lo = source_ids(source, f"{kind} {name}", 0, len(ts))
         rows = zip(
             ts.tolist(),
             hi.tolist(),

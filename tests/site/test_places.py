@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
+import anabranch as ab
+from anabranch.cli.site import configured
 from anabranch.site.config import ConfigError, Spark
 from anabranch.site.http.settings import Http, Token
 from anabranch.site.places import LiveSites
+from anabranch.site.sinks.settings import Parquet, ToSpark
+from anabranch.site.sources.settings import Files, FromSpark
 from anabranch.topology import Topology, TopologyError
 
 FILE = """\
@@ -73,9 +77,106 @@ def test_a_file_that_says_nothing_of_it_is_one_machine(tmp_path: Path) -> None:
     assert sites.place("paris").spark is None
 
 
+ATTACHED = """\
+[network]
+delay = "1 ms"
+
+[[live.sources]]
+kind = "spark"
+source = "load"
+format = "kafka"
+options = { subscribe = "load", kafka.bootstrap.servers = "broker:9092", failOnDataLoss = true }
+select = ["partition", "offset", "timestamp as ts", "cast(value as string) as host"]
+id = ["partition", "offset"]
+partitions = 2
+
+[[live.sinks]]
+kind = "parquet"
+application = "alerts@a"
+directory = "out"
+
+[sites.a]
+port = 4001
+spark = { conf = { "spark.jars.packages" = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.0" } }
+
+[[sites.a.sources]]
+kind = "files"
+source = "rtt"
+directory = "in"
+
+[[sites.a.sinks]]
+kind = "spark"
+application = "all@a"
+format = "parquet"
+options = { path = "/tables/all/batch={batch}" }
+mode = "overwrite"
+
+[sites.b]
+port = 4002
+"""
+
+
+def test_sources_and_sinks_are_of_all_sites_or_of_one(tmp_path: Path) -> None:
+    sites = load(tmp_path, ATTACHED).check()
+    q = ab.Query("watch")
+    columns = "host string", "partition"
+    load_, rtt = (q.source(name, columns[0], identity=columns[1]) for name in ("load", "rtt"))
+    q.output("alerts", load_.where("host = 'a'", name="some"))
+    q.output("all", rtt.where("host = 'b'", name="others"))
+    subscriptions = (ab.Subscription("alerts@a", "alerts", "a"), ab.Subscription("all@a", "all", "a"))
+    replicas = {"some": ("a", "b"), "others": ("a", "b")}
+    plan = ab.full_mesh(q.graph, {"load": ("a", "b"), "rtt": ("a",)}, replicas, subscriptions)
+    kafka, files = sites.sources_of("a", plan)
+    assert sites.sources_of("b", plan) == (kafka,)
+    assert isinstance(kafka, FromSpark)
+    assert kafka.names == ("0", "1")
+    assert kafka.options == {
+        "subscribe": "load",
+        "kafka.bootstrap.servers": "broker:9092",
+        "failOnDataLoss": "true",
+    }
+    assert files == Files("rtt", str(tmp_path / "in"))
+    parquet, spark = sites.sinks_of("a", plan)
+    assert parquet == Parquet("alerts@a", str(tmp_path / "out"))
+    assert spark == ToSpark("all@a", "parquet", {"path": "/tables/all/batch={batch}"}, "overwrite")
+    assert sites.sinks_of("b", plan) == ()
+    a = configured(sites, sites.place("a"), q.graph, plan)
+    assert a.attaches_spark
+    assert a.spark is None
+    assert a.driver is not None
+    assert "spark.jars.packages" in a.driver.conf
+    fewer = ab.full_mesh(q.graph, {"load": ("a", "b"), "rtt": ("a",)}, replicas, subscriptions[:1])
+    with pytest.raises(ConfigError, match=r"sites\.toml: sinks: the plan has no application 'all@a'; it has"):
+        configured(sites, sites.place("a"), q.graph, fewer)
+
+
+SPARK = '[[sites.a.sources]]\nkind = "spark"\nsource = "load"\n'
+TO_SPARK = '[[sites.a.sinks]]\nkind = "spark"\napplication = "alerts@a"\n'
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        (SPARK, "Object missing required field `format`"),
+        (SPARK + 'format = ""\n', "format is empty"),
+        (SPARK + 'format = "kafka"\nid = ["a", "b", "c"]\n', "id names 3 columns"),
+        (SPARK + 'format = "kafka"\nid = ["file"]\npartitions = 2\n', "need both columns of id"),
+        (SPARK + 'format = "kafka"\nid = ["p", "o"]\npartitions = 0\n', "must name at least one"),
+        (SPARK + 'format = "kafka"\nid = ["p", "o"]\npartitions = ["x", "x"]\n', "each once"),
+        (SPARK + 'format = "kafka"\nid = ["p", "o"]\nbegin = 7\n', "begin is for partitions"),
+        (
+            SPARK + 'format = "kafka"\nid = ["p", "o"]\npartitions = 2\nbegin = { "7" = 1 }\n',
+            "begin names a partition '7'",
+        ),
+        (SPARK + 'format = "rate"\nevery = 0\n', "every is 0"),
+        (SPARK + 'format = "rate"\nfomrat = "x"\n', "fomrat"),
+        (SPARK + 'format = "rate"\n' + SPARK + 'format = "rate"\n', "two sources for 'load'"),
+        (TO_SPARK + 'format = ""\n', "format is empty"),
+        (TO_SPARK + 'format = "parquet"\nmode = "merge"\n', "merge"),
+        (TO_SPARK + 'format = "parquet"\nmode = "overwrite"\n', "write {batch} into an option"),
+        (TO_SPARK + 'format = "parquet"\nrows = 0\n', "rows is 0"),
+        (TO_SPARK + 'format = "parquet"\nevery = -1\n', "every is -1"),
+        ('[[sites.a.sources]]\nkind = "kafka"\nsource = "load"\n', "kafka"),
         ('[sites.a]\nhost = "10.0.0.1"\n', "10.0.0.1 is not this machine"),
         ('[sites.a]\nnats = "nats://logs.example.net"\n', "logs.example.net is not this machine"),
         ('[network]\ndelay = "1 ms"\n[sites.a]\n[sites.b]\n', "as that of 'a'"),
@@ -95,7 +196,7 @@ def test_what_cannot_run_is_refused_in_one_sentence(tmp_path: Path, text: str, s
     assert "site 'a'" in str(refused.value) or "site 'b'" in str(refused.value)
 
 
-@pytest.mark.parametrize("line", ['engine = "flink"', 'hots = "x"', "port = true"])
+@pytest.mark.parametrize("line", ['engine = "flink"', 'hots = "x"', "port = true", 'sources = "load"'])
 def test_a_field_that_is_none_is_refused_by_the_simulator_too(tmp_path: Path, line: str) -> None:
     with pytest.raises(TopologyError, match="not a topology"):
         load(tmp_path, f"[sites.a]\n{line}\n")

@@ -7,7 +7,7 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,9 +22,11 @@ from anabranch.lab.compare import compare
 from anabranch.log.connection import FAILURES
 from anabranch.site import ndjson
 from anabranch.site.cluster import Cluster, ClusterError
-from anabranch.site.config import ConfigError, Spark
+from anabranch.site.config import ConfigError, check_parts
+from anabranch.site.http.view import new_name, viewing
 from anabranch.site.places import LiveSites
 from anabranch.site.status import SiteStatus
+from anabranch.site.subscription import Receiver
 from anabranch.site.wan import Wan
 from anabranch.streams.batch import TS, Batch, ints
 from anabranch.topology import Topology
@@ -36,18 +38,18 @@ _PATIENCE = 180.0
 
 class Job(msgspec.Struct, frozen=True):
     """``directory`` None: one that is gone when all went well. ``secure``: with certificates and permissions,
-    as between hosts."""
+    as between hosts. ``live``: what the sites file says of live sites; None: nothing."""
 
     task: Simulated
-    spark: dict[str, Spark | None]
+    live: LiveSites | None
     directory: Path | None
     speed: float
     secure: bool
 
 
 class Audit(msgspec.Struct, frozen=True):
-    """``expected`` None: the sites have given the timestamps, so no file tells what should have come.
-    ``silence_s``: the longest time between two deliveries."""
+    """``expected`` None: the sites have given the timestamps, or fetched the tuples themselves, so no file
+    tells what should have come. ``silence_s``: the longest time between two deliveries."""
 
     output: str
     delivered: int
@@ -83,29 +85,43 @@ def prepare(
     secure: bool,
 ) -> Job:
     """Reads and checks everything; whatever is wrong is a sentence that names its place."""
-    task = prepare_simulation(query, sites, inputs, plan, None, k, 0)
-    spark: dict[str, Spark | None] = {}
-    if sites.suffix == ".toml":
-        spark = {name: place.spark for name, place in LiveSites.load(sites).places.items()}
+    live = LiveSites.load(sites) if sites.suffix == ".toml" else None
+    task = prepare_simulation(query, sites, inputs, plan, None, k, 0, _fetched(live))
     if directory is not None and directory.exists() and any(directory.iterdir()):
         raise ConfigError(f"{directory}: is not empty, and a run begins with empty logs; name another one")
-    return Job(task, spark, directory, speed, secure)
+    if live is not None:
+        every = [(live.sources, live.sinks), *((p.sources, p.sinks) for p in live.places.values())]
+        for sources, sinks in every:
+            check_parts(task.graph, task.plan, sources, sinks, str(sites))
+    return Job(task, live, directory, speed, secure)
+
+
+def _fetched(live: LiveSites | None) -> set[str]:
+    """The sources that sites fetch themselves."""
+    if live is None:
+        return set()
+    own = (source for place in live.places.values() for source in place.sources)
+    return {each.source for each in (*live.sources, *own)}
 
 
 async def play(job: Job, screen: Screen) -> Result:
     """From empty logs to the end of the inputs. Whatever happens, no process is left behind."""
     directory = job.directory or Path(tempfile.mkdtemp(prefix="anabranch-"))
     directory.mkdir(parents=True, exist_ok=True)
-    task = job.task
+    task, live = job.task, job.live
     wan = Wan(task.topology)
+    names = task.topology.names if live is not None else ()
     cluster = Cluster(
         task.graph,
         task.topology,
         task.plan,
         directory,
         resolve=wan.address,
-        spark=job.spark,
+        spark={} if live is None else {name: live.places[name].spark for name in names},
         secure=job.secure,
+        sources={} if live is None else {name: live.sources_of(name, task.plan) for name in names},
+        sinks={} if live is None else {name: live.sinks_of(name, task.plan) for name in names},
+        driver={} if live is None else {name: live.places[name].driver for name in names},
     )
     write_sites(directory / "sites.toml", task.topology, cluster, job.secure)
     begun = time.monotonic()
@@ -142,7 +158,7 @@ async def _greet(job: Job, cluster: Cluster, screen: Screen) -> None:
         while time.monotonic() < until:
             with contextlib.suppress(*FAILURES):
                 status = await cluster.status(site)
-                if status.driver or site not in computing or job.spark.get(site) is None:
+                if status.driver or site not in computing or not _on_spark(job, site):
                     screen.up(site)
                     return
             await asyncio.sleep(_LOOK / 5)
@@ -150,6 +166,10 @@ async def _greet(job: Job, cluster: Cluster, screen: Screen) -> None:
 
     screen.starting(cluster.topology.names, cluster.directory)
     await asyncio.gather(*(one(site) for site in cluster.topology.names))
+
+
+def _on_spark(job: Job, site: str) -> bool:
+    return job.live is not None and job.live.places[site].spark is not None
 
 
 Received = dict[str, list[tuple[int, Batch]]]
@@ -160,7 +180,7 @@ async def _run(job: Job, cluster: Cluster, screen: Screen) -> Received:
     received: Received = {s.name: [] for s in job.task.plan.subscriptions}
 
     async def take(name: str) -> None:
-        async with cluster.receiver(name) as receiver:
+        async with _receiver(job, cluster, name) as receiver:
             async for rows in receiver:
                 received[name].append((time.time_ns() // 1000, rows))
                 screen.rows(name, ndjson.rows(rows))
@@ -178,11 +198,34 @@ async def _run(job: Job, cluster: Cluster, screen: Screen) -> Received:
             for name in received:
                 working.create_task(take(name))
             working.create_task(cluster.feed(job.task.inputs, job.speed))
+        while not _delivered(await _statuses(cluster)):
+            await asyncio.sleep(_LOOK)
     finally:
         ended.set()
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
     return received
+
+
+def _receiver(job: Job, cluster: Cluster, name: str) -> Receiver:
+    """The application; or, where that is a site's own sink, one that reads beside it."""
+    live, plan = job.live, job.task.plan
+    sinks = {} if live is None else {site: live.sinks_of(site, plan) for site in live.places}
+    if name not in {sink.application for each in sinks.values() for sink in each}:
+        return cluster.receiver(name)
+    subscription = next(s for s in plan.subscriptions if s.name == name)
+    output = next(o for o in job.task.graph.outputs if o.name == subscription.output)
+    beside = new_name(subscription.site)
+    view = viewing(beside, output.name, output.stream, subscription.site)
+    return Receiver(cluster.deployment(subscription.site), beside, cluster.journal, view=view)
+
+
+def _delivered(sites: Mapping[str, SiteStatus | None]) -> bool:
+    """Whether what the sites deliver themselves is where it goes."""
+    return not any(
+        status is None or any(name.startswith("sink ") for name in status.attached)
+        for status in sites.values()
+    )
 
 
 async def _statuses(cluster: Cluster) -> dict[str, SiteStatus | None]:
@@ -197,7 +240,8 @@ async def _statuses(cluster: Cluster) -> dict[str, SiteStatus | None]:
 
 
 def _audits(task: Simulated, received: Received) -> dict[str, Audit]:
-    known = all(source.timestamps == "source" for source in task.graph.sources)
+    sources = task.graph.sources
+    known = all(source.timestamps == "source" and source.name in task.inputs for source in sources)
     expected = ideal(task.graph, task.inputs) if known else {}
     outputs = {output.name: output for output in task.graph.outputs}
     audits = {}

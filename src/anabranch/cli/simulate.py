@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,11 +52,13 @@ def prepare(
     faults: Path | None,
     k: int | None,
     seed: int,
+    fetched: Collection[str] = (),
 ) -> Job:
-    """Reads and checks everything; whatever is wrong is a sentence that names its file."""
+    """Reads and checks everything; whatever is wrong is a sentence that names its file. ``fetched``: sources
+    that come in another way than from inputs."""
     graph = load_query(query)
     topology = Topology.load(sites)
-    tables = load_inputs(graph, paths(inputs, "--inputs"))
+    tables = load_inputs(graph, paths(inputs, "--inputs"), fetched)
     if plan is None:
         chosen = spread(graph, topology, min(2, len(topology.sites)) if k is None else k, seed=seed)
     else:

@@ -12,7 +12,7 @@ from anabranch.log.server import ServerSettings
 from anabranch.plan import Plan
 from anabranch.site import keys
 from anabranch.site.accounts import configuration
-from anabranch.site.config import SiteConfig, check_tls
+from anabranch.site.config import SiteConfig, check_parts, check_tls
 from anabranch.site.places import LOOPBACK, LiveSites, Place
 from anabranch.site.process import Site, Supervisor
 
@@ -42,7 +42,7 @@ def configured(live: LiveSites, place: Place, graph: Graph, plan: Plan) -> SiteC
     if place.nats is None:
         host = LOOPBACK if place.is_loopback else "0.0.0.0"  # noqa: S104 - it asks who it is
         server = ServerSettings(place.name, place.directory / "log", host, place.port, extra=extra)
-    return SiteConfig(
+    config = SiteConfig(
         place.name,
         place.directory,
         graph,
@@ -55,7 +55,12 @@ def configured(live: LiveSites, place: Place, graph: Graph, plan: Plan) -> SiteC
         client_tls=client_tls,
         http=place.http,
         metrics_port=place.metrics_port,
+        sources=live.sources_of(place.name, plan),
+        sinks=live.sinks_of(place.name, plan),
+        driver=place.driver,
     )
+    check_parts(graph, plan, config.sources, config.sinks, str(live.path))
+    return config
 
 
 def init(sites: Path, directory: Path, query: Path | None, renew: bool) -> list[Path]:

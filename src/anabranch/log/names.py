@@ -64,6 +64,11 @@ def engine(query: str) -> str:
     return f"engine.{query}"
 
 
+def fetched(query: str) -> str:
+    """On the site's own server: what Spark reads for a source of the site's."""
+    return f"fetched.{query}"
+
+
 def _token(name: str) -> str:
     """Any name as one token of a subject."""
     return quote(name, safe="@/").replace(".", "%2E")

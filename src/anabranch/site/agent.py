@@ -37,6 +37,7 @@ from anabranch.site.post import Hear, Line
 from anabranch.site.questions import PLAN
 from anabranch.site.refusals import Refusals
 from anabranch.site.screen import MESSAGE_MOST, Screen
+from anabranch.site.spark_work import SparkWork
 from anabranch.site.status import SiteStatus, samples, status
 
 MOST_LIVES = 10
@@ -69,7 +70,8 @@ class SiteAgent:
         self._ended: asyncio.Future[BaseException] | None = None
         self._driver: Driver | None = None
         self._endpoint: Endpoint | None = None
-        self._attached = Attached(config, lambda: self.deployment, journal)
+        self._spark_work = SparkWork(self._say, self._reply, journal)
+        self._attached = Attached(config, lambda: self.deployment, self._spark_work, journal)
 
     def _arrow(self, operators: tuple[str, ...], exports: tuple[str, ...]) -> ArrowEngine:
         return ArrowEngine(self.config.graph, operators, exports, self.config.site)
@@ -92,9 +94,12 @@ class SiteAgent:
         }
         if config.spark is not None:
             own[names.engine(config.query)] = self._take_over
-            if any(config.site in sites for sites in config.plan.replicas.values()):
-                # Before the first tuple: it takes seconds to start.
-                self._start_driver(config.spark)
+        if config.attaches_spark:
+            own[names.fetched(config.query)] = self._take_fetched
+        computes = any(config.site in sites for sites in config.plan.replicas.values())
+        if config.attaches_spark or (computes and config.spark is not None):
+            # Before the first tuple: it takes seconds to start.
+            self._start_driver(config.spark or config.driver or Spark())
         refusals = None if config.log is None else Refusals(config.log.log_file, self.journal)
         metrics = MetricsServer(
             lambda: samples(self.status(), self.journal), lambda: self.journal.count("refused", why="http")
@@ -108,7 +113,6 @@ class SiteAgent:
             if config.http is not None:
                 self._endpoint = self._make_endpoint(config.http)
                 self.http_port = await self._endpoint.start()
-            self._attached.start()
             await self._live()
         finally:
             await self._leave()
@@ -127,11 +131,14 @@ class SiteAgent:
             while not self._stopping.is_set():
                 self._ended = asyncio.get_running_loop().create_future()
                 life = self._begin(self._ended)
+                self._attached.start()
                 await asyncio.wait([self._ended, stopping], return_when=asyncio.FIRST_COMPLETED)
                 if self._stopping.is_set():
                     await self._leave()
                     await life.settle(2.0)
                 await life.close()
+                # What it had brought or received may not be in the log of the next one: that is asked anew.
+                await self._attached.close()
                 if not self._ended.done():
                     break
                 error = self._ended.result()
@@ -201,11 +208,10 @@ class SiteAgent:
     # --- the engine process
 
     def _say(self, command: Command) -> None:
-        assert self.config.spark is not None
-        if self._driver is None:
-            self._start_driver(self.config.spark)
-        else:
+        if self._driver is not None:
             self._driver.say(command)
+        elif self.config.spark is not None:
+            self._start_driver(self.config.spark)
 
     def _start_driver(self, spark: Spark) -> None:
         access = self.config.access(self.config.site)
@@ -227,10 +233,12 @@ class SiteAgent:
         )
 
     def _on_driver(self, event: Event) -> None:
-        if self.life is not None and self.life.engines is not None:
+        attached = self._spark_work.on_event(event)
+        if not attached and self.life is not None and self.life.engines is not None:
             self.life.engines.on_event(event)
 
     def _on_driver_gone(self) -> None:
+        self._spark_work.on_gone()
         if self.life is not None and self.life.engines is not None:
             self.life.engines.on_gone()
 
@@ -241,6 +249,9 @@ class SiteAgent:
     async def _take_over(self, received: Msg) -> None:
         if self.life is not None and self.life.engines is not None:
             self.life.engines.on_handover(received.data, received.reply)
+
+    async def _take_fetched(self, received: Msg) -> None:
+        self._spark_work.on_handover(received.data, received.reply)
 
     def _reply(self, to: str, data: bytes) -> None:
         self._lines[self.config.site].send(to, data)
@@ -286,7 +297,16 @@ class SiteAgent:
         assert self.life is not None
         peers = {site: line.connected for site, line in self._lines.items() if site != self.config.site}
         ready = self._driver is not None and self._driver.ready
-        return status(self.life, self.lives, peers, self.metrics_port, self.http_port, self.clock(), ready)
+        return status(
+            self.life,
+            self.lives,
+            peers,
+            self.metrics_port,
+            self.http_port,
+            self.clock(),
+            ready,
+            self._attached.under_way,
+        )
 
     async def _tell_status(self, received: Msg) -> None:
         if received.reply and self.life is not None:

@@ -27,7 +27,7 @@ from anabranch.plan import Plan, check_plan
 from anabranch.protocols.settings import Settings
 from anabranch.site import keys
 from anabranch.site.accounts import configuration
-from anabranch.site.config import Deployment, SiteConfig, Spark
+from anabranch.site.config import Deployment, SiteConfig, Spark, check_parts, delivered_at, fetched_at
 from anabranch.site.http.settings import Http
 from anabranch.site.journal import Journal, words_to
 from anabranch.site.producer import Producer
@@ -52,8 +52,9 @@ class Cluster:
     """The sites of ``topology``, each under ``directory``. ``resolve``: where links go that lead through
     something (an emulator of a wide area); unless given, straight to the server. ``spark``: of all sites, or
     of each. ``secure``: with certificates and permissions, as between hosts. ``http``: the endpoint of every
-    site, each at a port of its own. ``sources`` are fetched by each entry point, ``sinks`` delivered to where
-    their applications are.
+    site, each at a port of its own. ``sources`` are fetched by each entry point, or by the first where only
+    one may, ``sinks`` delivered to where their applications are; or each site has its own. ``driver``: of
+    sites whose fragments run on Arrow, for sources and sinks that are Spark's.
 
     Use it as an asynchronous context: whatever happens, no process is left behind.
     """
@@ -70,8 +71,9 @@ class Cluster:
         spark: Spark | Mapping[str, Spark | None] | None = None,
         secure: bool = False,
         http: Http | None = None,
-        sources: Sequence[SourceSettings] = (),
-        sinks: Sequence[SinkSettings] = (),
+        sources: Sequence[SourceSettings] | Mapping[str, Sequence[SourceSettings]] = (),
+        sinks: Sequence[SinkSettings] | Mapping[str, Sequence[SinkSettings]] = (),
+        driver: Mapping[str, Spark | None] | None = None,
     ) -> None:
         self.graph = graph_of(query)
         check_plan(plan, self.graph, topology)
@@ -91,8 +93,11 @@ class Cluster:
         if self._keys is not None:
             keys.create(self._keys, {site: ["127.0.0.1"] for site in topology.names})
         self._http = http
-        self._sources = tuple(sources)
-        self._sinks = tuple(sinks)
+        self._sources = sources
+        self._sinks = sinks
+        for site in topology.names:
+            check_parts(self.graph, plan, self._sources_of(site), self._sinks_of(site), f"site {site!r}")
+        self._driver = driver or {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def server_of(self, site: str, to: str) -> tuple[str, int]:
@@ -148,8 +153,9 @@ class Cluster:
             bound=True,
             http=self._http_of(site),
             client_tls=None if self._keys is None else keys.of_endpoint(self._keys, site),
-            sources=tuple(s for s in self._sources if site in self.plan.entries[s.source]),
-            sinks=tuple(s for s in self._sinks if self._place_of(s) == site),
+            sources=self._sources_of(site),
+            sinks=self._sinks_of(site),
+            driver=self._driver.get(site),
         )
         path = directory / "site.json"
         path.write_bytes(config.to_json())
@@ -170,8 +176,15 @@ class Cluster:
             site, self.directory / site / "log", port=self.ports[site], sync=self._sync, extra=extra
         )
 
-    def _place_of(self, sink: SinkSettings) -> str | None:
-        return next((s.site for s in self.plan.subscriptions if s.name == sink.application), None)
+    def _sources_of(self, site: str) -> tuple[SourceSettings, ...]:
+        if isinstance(self._sources, Mapping):
+            return tuple(self._sources.get(site, ()))
+        return fetched_at(site, self._sources, self.plan)
+
+    def _sinks_of(self, site: str) -> tuple[SinkSettings, ...]:
+        if isinstance(self._sinks, Mapping):
+            return tuple(self._sinks.get(site, ()))
+        return delivered_at(site, self._sinks, self.plan)
 
     def _http_of(self, site: str) -> Http | None:
         return None if self._http is None else msgspec.structs.replace(self._http, port=self.http_ports[site])
@@ -218,7 +231,7 @@ class Cluster:
         until = time.monotonic() + 20
         while time.monotonic() < until:
             with contextlib.suppress(OSError, ValueError, psutil.Error):
-                pid = self._driver(site) if child == "driver" else self._child(site, child)
+                pid = self._driver_pid(site) if child == "driver" else self._child(site, child)
                 os.kill(pid, 0)
                 return pid
             time.sleep(0.01)
@@ -237,7 +250,7 @@ class Cluster:
     def _child(self, site: str, child: str) -> int:
         return int((self.directory / site / f"{child}.pid").read_text("utf-8"))
 
-    def _driver(self, site: str) -> int:
+    def _driver_pid(self, site: str) -> int:
         """The agent starts it."""
         for process in psutil.Process(self._child(site, "agent")).children():
             if "anabranch.engines.spark.driver" in process.cmdline():
@@ -292,9 +305,9 @@ class Cluster:
         return Producer(self.deployment(near or entries[0]), source, journal=self.journal)
 
     async def feed(self, inputs: Mapping[str, pa.Table], speed: float = 1.0) -> None:
-        """Every source from its table, each tuple at its time. Returns once all of it is safe: the streams
-        have ended."""
-        sources = {source.name: source for source in self.graph.sources}
+        """Every source that has a table from it, each tuple at its time. Returns once all of it is safe: the
+        streams have ended."""
+        sources = {source.name: source for source in self.graph.sources if source.name in inputs}
         firsts = [first_arrival(source, inputs[name]) for name, source in sources.items()]
         pace = Pace(min((first for first in firsts if first is not None), default=0), speed)
         async with asyncio.TaskGroup() as feeding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from anabranch.log.server import ServerSettings
 from anabranch.plan import Plan
 from anabranch.protocols.settings import Settings
 from anabranch.site.http.settings import Http
-from anabranch.site.sinks.settings import SinkSettings
-from anabranch.site.sources.settings import SourceSettings
+from anabranch.site.sinks.settings import SinkSettings, ToSpark
+from anabranch.site.sources.settings import FromSpark, SourceSettings, readers
 from anabranch.streams.batch import with_ids
 from anabranch.types import arrow_schema
 
@@ -47,8 +48,9 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``spark``: what runs the fragments; None: the Arrow engine, in the agent's own process. ``tls``: who this
     site is, and ``client_tls`` who its HTTP endpoint is; None: everything is on this machine. ``http``: where
     producers and readers reach this site over HTTP; None: nowhere. ``sources``: what this site fetches
-    itself; ``sinks``: where it delivers results itself. ``metrics_port`` 0: any that is free. ``bound``: the
-    site ends when its standard input does."""
+    itself; ``sinks``: where it delivers results itself. ``driver``: the Spark that does that where the
+    fragments run on Arrow; None: the usual one. ``metrics_port`` 0: any that is free. ``bound``: the site
+    ends when its standard input does."""
 
     site: str
     directory: Path
@@ -66,6 +68,18 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client_tls: Tls | None = None
     sources: tuple[SourceSettings, ...] = ()
     sinks: tuple[SinkSettings, ...] = ()
+    driver: Spark | None = None
+
+    @property
+    def attaches_spark(self) -> bool:
+        """Whether a source or a sink of this site is Spark's."""
+        return any(isinstance(each, FromSpark | ToSpark) for each in (*self.sources, *self.sinks))
+
+    @property
+    def checkpoints(self) -> str:
+        """Where Spark keeps how far it is."""
+        spark = self.spark or self.driver
+        return (None if spark is None else spark.checkpoints) or str(self.directory / "checkpoints")
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -93,7 +107,7 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"{path}: cannot be read ({error.strerror or error}); check the path") from None
         except (msgspec.DecodeError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from None
-        _check_parts(config, path)
+        check_parts(config.graph, config.plan, config.sources, config.sinks, str(path))
         if config.site not in config.servers:
             raise ConfigError(f"{path}: servers names no URL for {config.site!r} itself; add it")
         for tls in (config.tls, config.client_tls):
@@ -102,21 +116,46 @@ class SiteConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return config
 
 
-def _check_parts(config: SiteConfig, path: Path) -> None:
-    sources = {source.name: source for source in config.graph.sources}
-    for fetched in config.sources:
-        if fetched.source not in sources:
-            known = ", ".join(sources)
+def fetched_at(site: str, sources: Sequence[SourceSettings], plan: Plan) -> tuple[SourceSettings, ...]:
+    """Of sources that are described for all sites, those that this one fetches."""
+    return tuple(each for each in sources if site in readers(each, plan.entries.get(each.source, ())))
+
+
+def delivered_at(site: str, sinks: Sequence[SinkSettings], plan: Plan) -> tuple[SinkSettings, ...]:
+    """Of sinks that are described for all sites, those whose application is at this one."""
+    here = {subscription.name for subscription in plan.subscriptions if subscription.site == site}
+    return tuple(each for each in sinks if each.application in here)
+
+
+def check_parts(
+    graph: Graph,
+    plan: Plan,
+    sources: Sequence[SourceSettings],
+    sinks: Sequence[SinkSettings],
+    where: str,
+) -> None:
+    """Raises ConfigError if there is nothing in the query or the plan that a source or a sink is for."""
+    known = {source.name: source for source in graph.sources}
+    for fetched in sources:
+        if fetched.source not in known:
             raise ConfigError(
-                f"{path}: sources: there is no source {fetched.source!r}; the query has {known}"
+                f"{where}: sources: there is no source {fetched.source!r}; the query has {', '.join(known)}"
             )
-    applications = [subscription.name for subscription in config.plan.subscriptions]
-    for delivered in config.sinks:
+        problem = None
+        if isinstance(fetched, FromSpark):
+            problem = fetched.problem() or fetched.misfit(known[fetched.source])
+        if problem is not None:
+            raise ConfigError(f"{where}: source {fetched.source!r}: {problem}")
+    applications = [subscription.name for subscription in plan.subscriptions]
+    for delivered in sinks:
         if delivered.application not in applications:
             raise ConfigError(
-                f"{path}: sinks: the plan has no application {delivered.application!r}; "
+                f"{where}: sinks: the plan has no application {delivered.application!r}; "
                 f"it has {', '.join(applications)}"
             )
+        problem = delivered.problem() if isinstance(delivered, ToSpark) else None
+        if problem is not None:
+            raise ConfigError(f"{where}: sink {delivered.application!r}: {problem}")
 
 
 def _path(kind: type[Any], value: Any) -> Any:

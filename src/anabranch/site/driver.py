@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import shutil
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -28,6 +30,9 @@ from anabranch.site.journal import Journal, words_to
 MOST_DEATHS = 6
 """Deaths within two minutes after which starting it again does not help."""
 _LEAVING = 10.0
+_LOOK = 0.1
+_LEFT = 60.0
+"""Seconds that the processes of an earlier driver may take to end."""
 
 
 class DriverFailed(RuntimeError):
@@ -124,14 +129,15 @@ class Driver:
     async def _start(self) -> asyncio.subprocess.Process:
         directory = Path(self._directory)
         directory.mkdir(parents=True, exist_ok=True)
-        # A driver that was killed has left behind what it would have removed.
-        for name in SCRATCH:
-            await asyncio.to_thread(shutil.rmtree, directory / name, ignore_errors=True)
-            (directory / name).mkdir(exist_ok=True)
         settings = directory / "driver.json"
         settings.write_bytes(msgspec.json.format(msgspec.json.encode(self._settings)))
         settings.chmod(0o600)
         with words_to(directory / "driver.err") as errors:
+            await self._alone(errors)
+            # A driver that was killed has left behind what it would have removed.
+            for name in SCRATCH:
+                await asyncio.to_thread(shutil.rmtree, directory / name, ignore_errors=True)
+                (directory / name).mkdir(exist_ok=True)
             return await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -142,3 +148,22 @@ class Driver:
                 stderr=errors,
                 limit=1 << 20,
             )
+
+    async def _alone(self, errors: BinaryIO) -> None:
+        """Waits until nothing is left of a driver before. Each keeps a lock on the file that it, its Java and
+        its workers write their words to; when all of them are gone, so is the lock. Two at once would write
+        to the same checkpoints and the same sinks."""
+        waited = 0.0
+        while True:
+            with contextlib.suppress(OSError):
+                fcntl.flock(errors, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            if waited == 0.0:
+                self._journal.write("driver waits", why="an earlier one has not ended yet")
+            waited += _LOOK
+            if waited > _LEFT:
+                raise DriverFailed(
+                    f"a Spark driver of this site's has not ended within {_LEFT:.0f} s; look which process "
+                    f"has {errors.name} open, and end it"
+                )
+            await asyncio.sleep(_LOOK)

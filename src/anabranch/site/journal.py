@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import time
 from collections import Counter
@@ -73,7 +75,8 @@ class Journal:
 
 def words_to(path: Path) -> BinaryIO:
     """For a process that is about to be started: what it says is added to ``path``, unless that is too long
-    by now and is put aside."""
+    by now and is put aside. The file stays the same: who still has it open goes on writing there."""
     if path.is_file() and path.stat().st_size > MOST_WORDS:
-        path.replace(path.with_suffix(f"{path.suffix}.old"))
+        shutil.copyfile(path, path.with_suffix(f"{path.suffix}.old"))
+        os.truncate(path, 0)
     return path.open("ab")

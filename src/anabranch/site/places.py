@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from anabranch.site.config import ConfigError, Spark
+from anabranch.plan import Plan
+from anabranch.site.attached_toml import read_sinks, read_sources, texts
+from anabranch.site.config import ConfigError, Spark, delivered_at, fetched_at
 from anabranch.site.http.settings import Http, HttpError
+from anabranch.site.sinks.settings import SinkSettings, ToSpark
+from anabranch.site.sources.settings import FromSpark, SourceSettings
 from anabranch.sites_toml import LiveForm, LiveTable, read_live
 from anabranch.topology import Topology
 
@@ -21,7 +24,8 @@ PORT = 4222
 
 class Place(msgspec.Struct, frozen=True):
     """One site. ``nats``: the URL of a log server that somebody else runs; else the site runs its own at
-    ``host`` and ``port``. ``spark`` None: the Arrow engine. ``http`` None: no endpoint."""
+    ``host`` and ``port``. ``spark`` None: the Arrow engine. ``http`` None: no endpoint. ``sources`` and
+    ``sinks``: its own. ``driver``: what Spark is started with for these, where it is not the engine."""
 
     name: str
     directory: Path
@@ -31,6 +35,9 @@ class Place(msgspec.Struct, frozen=True):
     metrics_port: int = 0
     nats: str | None = None
     http: Http | None = None
+    sources: tuple[SourceSettings, ...] = ()
+    sinks: tuple[SinkSettings, ...] = ()
+    driver: Spark | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -47,12 +54,15 @@ class Place(msgspec.Struct, frozen=True):
 
 class LiveSites(msgspec.Struct, frozen=True):
     """``security``: the directory that ``anabranch site init`` has filled; None: everything is on this
-    machine, and nothing is encrypted."""
+    machine, and nothing is encrypted. ``sources`` and ``sinks``: of whatever sites the plan makes their entry
+    points and places."""
 
     path: Path
     topology: Topology
     places: dict[str, Place]
     security: Path | None = None
+    sources: tuple[SourceSettings, ...] = ()
+    sinks: tuple[SinkSettings, ...] = ()
 
     def place(self, site: str) -> Place:
         self.topology.site(site)
@@ -74,9 +84,23 @@ class LiveSites(msgspec.Struct, frozen=True):
         if path.suffix != ".toml":
             raise ConfigError(f"{path}: only a .toml file says how live sites run; write it as one")
         table, forms = read_live(path.read_text("utf-8"))
-        places = {name: _place(name, table, forms.get(name, LiveForm()), path) for name in topology.names}
+        where = f"{path}: live"
+        sources, sinks = read_sources(table.sources, where, path), read_sinks(table.sinks, where, path)
+        by_spark = _is_spark(sources, sinks)
+        places = {
+            name: _place(name, table, forms.get(name, LiveForm()), path, by_spark) for name in topology.names
+        }
         security = None if table.security is None else (path.parent / table.security).resolve()
-        return LiveSites(path, topology, places, security)
+        _check_distinct(sources, sinks, places, path)
+        return LiveSites(path, topology, places, security, sources, sinks)
+
+    def sources_of(self, site: str, plan: Plan) -> tuple[SourceSettings, ...]:
+        """What this site fetches itself under ``plan``."""
+        return (*fetched_at(site, self.sources, plan), *self.places[site].sources)
+
+    def sinks_of(self, site: str, plan: Plan) -> tuple[SinkSettings, ...]:
+        """Where this site delivers to itself under ``plan``."""
+        return (*delivered_at(site, self.sinks, plan), *self.places[site].sinks)
 
     def check(self) -> LiveSites:
         """The same, if these sites can run as the file says; else a ConfigError."""
@@ -107,7 +131,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _place(name: str, table: LiveTable, own: LiveForm, path: Path) -> Place:
+def _place(name: str, table: LiveTable, own: LiveForm, path: Path, by_spark: bool) -> Place:
+    """``by_spark``: whether all sites fetch or deliver something by Spark."""
     where = f"{path}: site {name!r}"
 
     def said(field: str) -> Any:
@@ -117,8 +142,10 @@ def _place(name: str, table: LiveTable, own: LiveForm, path: Path) -> Place:
     host = said("host") or LOOPBACK
     engine = said("engine") or "arrow"
     settings = {**table.spark, **own.spark}
-    if engine == "arrow" and settings:
+    sources, sinks = read_sources(own.sources, where, path), read_sinks(own.sinks, where, path)
+    if engine == "arrow" and settings and not (by_spark or _is_spark(sources, sinks)):
         raise ConfigError(f'{where}: has Spark settings but runs on Arrow; write engine = "spark"')
+    spark = _spark(settings, where)
     ports = {"port": said("port"), "metrics_port": said("metrics_port")}
     for field, port in ports.items():
         if port is not None and not 0 < port < 1 << 16:
@@ -133,11 +160,35 @@ def _place(name: str, table: LiveTable, own: LiveForm, path: Path) -> Place:
         _directory(name, table, own, path),
         host,
         ports["port"] or PORT,
-        _spark(settings, where) if engine == "spark" else None,
+        spark if engine == "spark" else None,
         ports["metrics_port"] or 0,
         nats,
         _http(own.http, where),
+        sources,
+        sinks,
+        None if engine == "spark" else spark,
     )
+
+
+def _is_spark(sources: tuple[SourceSettings, ...], sinks: tuple[SinkSettings, ...]) -> bool:
+    return any(isinstance(each, FromSpark | ToSpark) for each in (*sources, *sinks))
+
+
+def _check_distinct(
+    sources: tuple[SourceSettings, ...],
+    sinks: tuple[SinkSettings, ...],
+    places: dict[str, Place],
+    path: Path,
+) -> None:
+    """A source comes, and an application's results go, in one way at each site."""
+    for place in places.values():
+        sites = f"{path}: site {place.name!r}"
+        fetched = [each.source for each in (*sources, *place.sources)]
+        delivered = [each.application for each in (*sinks, *place.sinks)]
+        for what, named in (("source", fetched), ("sink", delivered)):
+            for name in named:
+                if named.count(name) > 1:
+                    raise ConfigError(f"{sites}: there are two {what}s for {name!r}; leave one")
 
 
 def _directory(name: str, table: LiveTable, own: LiveForm, path: Path) -> Path:
@@ -161,7 +212,7 @@ def _http(settings: dict[str, Any] | None, where: str) -> Http | None:
 def _spark(settings: dict[str, Any], where: str) -> Spark:
     conf = settings.get("conf")
     if isinstance(conf, dict):
-        settings = {**settings, "conf": dict(_texts(conf))}
+        settings = {**settings, "conf": dict(texts(conf))}
     try:
         spark = msgspec.convert(settings, Spark)
     except msgspec.ValidationError as error:
@@ -170,16 +221,3 @@ def _spark(settings: dict[str, Any], where: str) -> Spark:
         if getattr(spark, field) < 1:
             raise ConfigError(f"{where}, spark: {field} is {getattr(spark, field)}; it must be at least 1")
     return spark
-
-
-def _texts(conf: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
-    """Spark's settings as Spark names them, whether the dots are in the names or in TOML's tables.
-
-    >>> dict(_texts({"spark": {"ui": {"enabled": True}}, "spark.cores.max": 4}))
-    {'spark.ui.enabled': 'true', 'spark.cores.max': '4'}
-    """
-    for key, value in conf.items():
-        if isinstance(value, dict):
-            yield from _texts(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", str(value).lower() if isinstance(value, bool) else str(value)

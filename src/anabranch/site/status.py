@@ -42,7 +42,8 @@ class StreamStatus(msgspec.Struct, frozen=True):
 class SiteStatus(msgspec.Struct, frozen=True):
     """``driver``: whether the site's engine process is ready; ``engines``: the run of each fragment's.
     ``refused``: by its log server and its HTTP server, by kind: ``docs/guides/operations.md``.
-    ``certificate_expires``: in seconds since 1970; None: it has none."""
+    ``certificate_expires``: in seconds since 1970; None: it has none. ``attached``: its own sources and sinks
+    that have not come to their end."""
 
     site: str
     query: str
@@ -63,6 +64,7 @@ class SiteStatus(msgspec.Struct, frozen=True):
     engines: dict[str, str] = {}
     refused: dict[str, int] = {}
     certificate_expires: float | None = None
+    attached: tuple[str, ...] = ()
 
 
 def status(
@@ -73,6 +75,7 @@ def status(
     http_port: int,
     now: int,
     driver: bool,
+    attached: tuple[str, ...],
 ) -> SiteStatus:
     agent = life.agent
     epoch, coordinator = agent.version
@@ -106,6 +109,7 @@ def status(
         {} if life.engines is None else dict(life.engines.runs),
         _counted(life.journal, "refused", "why"),
         None if life.config.tls is None else expires(life.config.tls).timestamp(),
+        attached,
     )
 
 

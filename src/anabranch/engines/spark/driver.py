@@ -18,8 +18,11 @@ from typing import Any, BinaryIO
 import msgspec
 from py4j.protocol import Py4JError
 
+from anabranch.engines.spark import fetch
+from anabranch.engines.spark.deliver import deliver
 from anabranch.engines.spark.failures import reason
 from anabranch.engines.spark.fragment import start_query
+from anabranch.engines.spark.orders import Deliver, Delivered, Fetch
 from anabranch.engines.spark.planners import Planners
 from anabranch.engines.spark.resume import Decision, decide, forget
 from anabranch.engines.spark.run import (
@@ -40,11 +43,15 @@ from anabranch.engines.spark.run import (
 from anabranch.engines.spark.session import session
 from anabranch.log.blocking import Connection
 
+_LEAVING = 5.0
+
 
 class _Running:
     """A query under way, and a thread that waits for its end."""
 
-    def __init__(self, decision: Decision, query: Any, ended: queue.SimpleQueue[Any]) -> None:
+    def __init__(
+        self, decision: Decision | fetch.Fetching, query: Any, ended: queue.SimpleQueue[Any]
+    ) -> None:
         self.decision = decision
         self.query = query
         self.seen = -1
@@ -135,8 +142,9 @@ class Driver:
             except msgspec.MsgspecError as error:
                 self._inbox.put(Refused(f"this is no command: {error}"))
         self._inbox.put(None)
-        # Whoever started this process is gone: it must not stay, whatever Spark is busy with.
-        threading.Timer(20.0, os._exit, (1,)).start()
+        # Whoever started this process is gone, and the driver that comes next waits for this one to end: it
+        # must not stay, whatever Spark is busy with.
+        threading.Timer(_LEAVING, os._exit, (1,)).start()
 
     def _tell(self, event: Event) -> None:
         with contextlib.suppress(BrokenPipeError):
@@ -150,6 +158,13 @@ class Driver:
             case Start(run):
                 self._stop(run.fragment)
                 self._start(item)
+            case Fetch():
+                self._stop(item.fragment)
+                self._fetch(item)
+            case Deliver():
+                threading.Thread(target=self._deliver, args=(item,), daemon=True).start()
+            case Delivered() | Failed():
+                self._tell(item)
             case Stop(fragment, forgotten):
                 running = self._stop(fragment)
                 if forgotten and running is not None:
@@ -178,6 +193,26 @@ class Driver:
             self._tell(Failed(fragment, decision.name if decision else "", reason(error)))
             return
         self._running[fragment] = _Running(decision, query, self._inbox)
+
+    def _fetch(self, order: Fetch) -> None:
+        fetching = None
+        try:
+            fetching = fetch.decide(order)
+            self._tell(Started(order.fragment, fetching.name, fetching.resumed, fetching.reason, {}))
+            query = fetch.start_fetch(self._spark, fetching, self._life, self._settings)
+        except Exception as error:
+            self._tell(Failed(order.fragment, fetching.name if fetching else "", reason(error)))
+            return
+        self._running[order.fragment] = _Running(fetching, query, self._inbox)
+
+    def _deliver(self, order: Deliver) -> None:
+        """In a thread of its own, for it may take long; what comes of it is told by the one thread."""
+        try:
+            deliver(self._spark, order)
+        except Exception as error:
+            self._inbox.put(Failed(order.fragment, str(order.batch), reason(error)))
+        else:
+            self._inbox.put(Delivered(order.fragment, order.batch))
 
     def _stop(self, fragment: str) -> _Running | None:
         running = self._running.pop(fragment, None)

@@ -38,5 +38,6 @@ class Planners:
             for process in psutil.Process(self._jvm).children():
                 with contextlib.suppress(psutil.NoSuchProcess):
                     words = process.cmdline()
-                    if _DAEMON in words and words[-1].rpartition(".")[2] in _KINDS:
+                    used_once = "SPARK_REUSE_WORKER" not in process.environ()
+                    if used_once and _DAEMON in words and words[-1].rpartition(".")[2] in _KINDS:
                         process.terminate()

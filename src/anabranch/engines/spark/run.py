@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from anabranch.engines.spark.orders import Deliver, Delivered, Fetch
+
 LOCAL, TEMPORARY = SCRATCH = ("local", "tmp")
 """Directories of a driver's own, below :attr:`Settings.directory`: of no use to the next driver."""
 
@@ -106,7 +108,7 @@ class Leave(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="leave"
     """Stop everything and exit."""
 
 
-Command = Start | Stop | Leave
+Command = Start | Fetch | Deliver | Stop | Leave
 
 
 # --- events
@@ -167,7 +169,7 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     reason: str
 
 
-Event = Ready | Started | Failed | Progress | Stopped | Refused
+Event = Ready | Started | Failed | Progress | Delivered | Stopped | Refused
 
 
 def encode(message: Command | Event) -> bytes:

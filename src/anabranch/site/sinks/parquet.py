@@ -18,8 +18,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 
+from anabranch.site.sinks.cutting import Cutting
 from anabranch.site.subscription import Receiver
-from anabranch.streams.batch import TS, Batch, timestamps
 from anabranch.streams.punctuation import BEGINNING, END
 
 LAST = "_END"
@@ -61,62 +61,15 @@ async def write(
         receiver = receive(after)
         receiver.keep(BEGINNING if after is None else after)
         async with receiver:
-            await _Files(receiver, directory, every, rows).run()
 
+            async def place(table: pa.Table, until: int) -> None:
+                await asyncio.to_thread(
+                    _place, directory, name_of(until), lambda path: pa.parquet.write_table(table, path)
+                )
 
-class _Files:
-    def __init__(self, receiver: Receiver, directory: Path, every: float, rows: int) -> None:
-        self._receiver = receiver
-        self._directory = directory
-        self._every = every
-        self._most = rows
-        self._waiting: list[Batch] = []
-        self._rows = 0
-        self._cursor = BEGINNING
-
-    async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-        due = loop.time() + self._every
-        while True:
-            taken = None
-            try:
-                async with asyncio.timeout_at(due):
-                    taken = await self._receiver.take()
-            except TimeoutError:
-                due = loop.time() + self._every
-                await self._flush()
-                continue
-            if taken is None:
-                break
-            batch, self._cursor = taken
-            self._waiting.append(batch)
-            self._rows += batch.num_rows
-            if self._rows >= self._most:
-                await self._flush()
-        await self._end()
-
-    async def _flush(self) -> None:
-        """All that waits is at or before the cursor, and nothing else will be."""
-        if self._rows:
-            last = int(timestamps(self._waiting[-1])[-1])
-            await self._write(self._cursor if self._cursor < END else last)
-            self._receiver.keep(self._cursor)
-        elif self._receiver.idle:
-            self._receiver.keep(self._receiver.punctuation)
-
-    async def _end(self) -> None:
-        if self._rows:
-            await self._write(int(timestamps(self._waiting[-1])[-1]))
-        await asyncio.to_thread(_place, self._directory, LAST, lambda path: path.write_bytes(b""))
-        self._receiver.keep(END)
-
-    async def _write(self, until: int) -> None:
-        table = pa.Table.from_batches(self._waiting)
-        table = table.rename_columns(["ts" if name == TS else name for name in table.column_names])
-        await asyncio.to_thread(
-            _place, self._directory, name_of(until), lambda path: pa.parquet.write_table(table, path)
-        )
-        self._waiting, self._rows = [], 0
+            await Cutting(receiver, every, rows, place).run()
+            await asyncio.to_thread(_place, directory, LAST, lambda path: path.write_bytes(b""))
+            receiver.keep(END)
 
 
 def _place(directory: Path, name: str, make: Callable[[Path], object]) -> None:

@@ -1,11 +1,7 @@
 """A directory as a source: files that appear whole, in the order of their names, and never change.
 
 Every entry point reads the directory by itself, yet equal tuples get equal ids and the same tuples are late
-everywhere. A file is a producer, its rows are the sequence, so a tuple's id is that of (file name, row). The
-whole directory, by file name and then by row, is one order: a tuple is late if one before it has a timestamp
-larger by more than the lateness. The directory itself is one more producer, which brings no tuples: it
-promises what the order so far allows for files to come, and never before the entry point holds the rows that
-the promise is made from.
+everywhere: files are partitions that follow each other (:mod:`anabranch.site.sources.successive`).
 
 ``_END`` in the directory says that no more files come: once all are read, the source ends.
 """
@@ -17,37 +13,21 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 
 from anabranch.graph import Source
 from anabranch.input_tables import InputError, arriving, column_types
 from anabranch.inputs import read_table
 from anabranch.site.config import ConfigError
-from anabranch.site.intake import Intake, Lane
+from anabranch.site.intake import Intake
 from anabranch.site.journal import Journal
 from anabranch.site.sources.settings import Files
-from anabranch.streams.batch import Batch, ints
-from anabranch.streams.lateness import pieces, promises
-from anabranch.streams.punctuation import BEGINNING
+from anabranch.site.sources.successive import Successive
+from anabranch.streams.batch import Batch
 
 LAST = "_END"
 SUFFIXES = (".parquet", ".csv", ".ndjson", ".jsonl")
-_ROWS = 20_000
-"""Of a file, before the directory promises anew."""
 _RETRY = 2.0
-
-
-class Cursor(msgspec.Struct, frozen=True):
-    """All files before ``file`` have been read, and of that one ``rows``; ``promise`` is what the order
-    allows before its first row, or, if it is ``done``, behind its last; ``high`` is the largest timestamp so
-    far."""
-
-    file: str = ""
-    rows: int = 0
-    promise: int = BEGINNING
-    high: int = BEGINNING
-    done: bool = True
 
 
 class Directory:
@@ -63,41 +43,27 @@ class Directory:
                 'identity="partition" and timestamps="source"; define it so'
             )
         self._source = source
-        self._entries = (site,)
         self._directory = Path(settings.directory)
         self._poll = settings.poll
-        self._intake = intake
-        self._memory = memory
         self._journal = journal
-        self._cursor = Cursor()
+        self._files = Successive(source, site, "file", f"files {source.name}", intake, memory)
         self._told: set[str] = set()
         self._seen: set[str] = set()
 
     async def run(self) -> None:
         """Until the directory has ended."""
-        whole = self._lane(f"files {self._source.name}")
-        known = await whole.start()
-        assert known is not None
-        self._cursor = self._load()
-        if known.high < self._cursor.high:
-            # The log has lost what was in it: everything is read again, and what is still there counts once.
-            self._cursor = Cursor()
-        self._seen = {name for name in self._names() if name <= self._cursor.file}
-        whole.go_on(0, known.promise)
-        if not self._cursor.done and self._cursor.file:
-            await self._read(self._directory / self._cursor.file, whole)
+        await self._files.start()
+        cursor = self._files.cursor
+        self._seen = {name for name in self._names() if name <= cursor.name}
+        if not cursor.done and cursor.name:
+            await self._read(self._directory / cursor.name)
         while True:
             for path in self._next_files():
-                await self._read(path, whole)
+                await self._read(path)
             if (self._directory / LAST).exists() and not any(self._next_files()):
                 break
             await asyncio.sleep(self._poll)
-        whole.end()
-        await whole.safe()
-        whole.drop()
-
-    def _lane(self, name: str) -> Lane:
-        return self._intake.lane(self._source, name, self._entries)
+        await self._files.end()
 
     def _names(self) -> list[str]:
         try:
@@ -114,50 +80,17 @@ class Directory:
                 continue
             if not name.endswith(SUFFIXES):
                 self._tell(name, f"of what format? names end in {', '.join(SUFFIXES)}")
-            elif name > self._cursor.file:
+            elif name > self._files.cursor.name:
                 yield self._directory / name
             else:
-                self._tell(name, f"came after {self._cursor.file} had been read; it is left out, rename it")
+                self._tell(
+                    name, f"came after {self._files.cursor.name} had been read; it is left out, rename it"
+                )
 
-    async def _read(self, path: Path, whole: Lane) -> None:
-        rows = await self._rows_of(path)
-        cursor = self._cursor
-        if cursor.file != path.name:
-            cursor = Cursor(path.name, 0, cursor.promise, cursor.high, done=False)
-        lane = self._lane(f"file {path.name}")
-        known = await lane.start()
-        assert known is not None
-        # The entry point knows; but it forgets what has been trimmed from its log when it starts again.
-        forgotten = known.until == 0 and known.high >= cursor.high
-        first = cursor.rows if forgotten else known.until
-        lane.go_on(first, BEGINNING, cursor.high)
-        behind = cursor.promise
-        if rows is not None:
-            ts = ints(rows.column(0))
-            allowed = promises(ts, self._source.lateness, cursor.promise)
-            behind = int(allowed[-1])
-            while first < len(ts):
-                end = min(first + _ROWS, len(ts))
-                for a, b, promise in pieces(ts[first:end], self._source.lateness, int(allowed[first]), _ROWS):
-                    await lane.offer(rows.slice(first + a, b - a), promise)
-                await lane.safe()
-                first = end
-                high = max(cursor.high, int(ts[:end].max()))
-                await self._promise(whole, int(allowed[end]))
-                self._save(msgspec.structs.replace(cursor, rows=end, high=high))
-        await self._promise(whole, behind)
-        lane.end()
-        await lane.safe()
-        lane.drop()
+    async def _read(self, path: Path) -> None:
+        await self._files.take(path.name, await self._rows_of(path))
         self._seen.add(path.name)
-        high = self._cursor.high if self._cursor.file == path.name else cursor.high
-        self._save(Cursor(path.name, first, behind, high, done=True))
         self._journal.count("files_read", source=self._source.name)
-
-    async def _promise(self, whole: Lane, promise: int) -> None:
-        if promise > whole.promise:
-            whole.tell(promise)
-            await whole.safe()
 
     async def _rows_of(self, path: Path) -> Batch | None:
         """A file that cannot be read is waited for: what follows it may not go first."""
@@ -180,19 +113,3 @@ class Directory:
     def _event(self, reason: str) -> None:
         self._journal.count("events", event="Unreadable")
         self._journal.write("Unreadable", source=self._source.name, reason=reason)
-
-    # --- how far it is
-
-    def _load(self) -> Cursor:
-        try:
-            return msgspec.json.decode(self._memory.read_bytes(), type=Cursor)
-        except (OSError, msgspec.DecodeError):
-            return Cursor()
-
-    def _save(self, cursor: Cursor) -> None:
-        """For the next life; what it does not know it asks the entry point."""
-        self._cursor = cursor
-        self._memory.parent.mkdir(parents=True, exist_ok=True)
-        new = self._memory.with_suffix(".new")
-        new.write_bytes(msgspec.json.encode(cursor))
-        os.replace(new, self._memory)

@@ -54,6 +54,7 @@ def read(spark: Any, job: Job, stream: str) -> Any:
         begin=Offset(stream, 0, BEGINNING, None),
         complete_from=BEGINNING,
         others=others,
+        marks=False,
         waits=stream == next(iter(job.sources)),
         taken=str(taken),
         batch_bytes=settings.batch_bytes,

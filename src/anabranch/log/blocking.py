@@ -12,7 +12,8 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
@@ -20,6 +21,7 @@ PATIENCE = 10.0
 _AT_ONCE = 256
 _PAUSE = 0.1
 _MAX_BYTES = 8 << 20
+_OUTSTANDING = 4
 
 
 class Hole(OSError):
@@ -223,9 +225,16 @@ class Connection:
         return self.open
 
     def request(self, subject: str, data: bytes, patience: float = PATIENCE) -> bytes:
+        return self.answer(self.send(subject, data), subject, time.monotonic() + patience)
+
+    def send(self, subject: str, data: bytes) -> str:
+        """A request; returns where its answer comes."""
         inbox = self.inbox()
         self.publish(subject, data, inbox)
-        message = self.receive(inbox, time.monotonic() + patience)
+        return inbox
+
+    def answer(self, inbox: str, subject: str, until: float) -> bytes:
+        message = self.receive(inbox, until)
         if message.status == "503":
             raise ConnectionRefusedError(f"nobody answers on {subject}; is the agent there?")
         return message.data
@@ -293,6 +302,41 @@ class Server(NamedTuple):
                 return shared(*self).request(subject, data, left)
             except OSError as error:
                 _wait_or_raise(error, until)
+
+    def request_all(self, subject: str, data: Iterable[bytes], patience: float) -> Iterator[bytes]:
+        """As ``request`` for each of ``data``, in order, several on their way at a time."""
+        waiting: deque[tuple[str, bytes]] = deque()
+        connection: Connection | None = None
+        until = time.monotonic() + patience
+
+        def settle(most: int) -> Iterator[bytes]:
+            nonlocal connection, until
+            while len(waiting) > most:
+                try:
+                    if connection is None:
+                        connection = shared(*self)
+                        again = [each for _, each in waiting]
+                        waiting.clear()
+                        for each in again:
+                            waiting.append((connection.send(subject, each), each))
+                    yield connection.answer(waiting[0][0], subject, until)
+                    waiting.popleft()
+                    until = time.monotonic() + patience
+                except OSError as error:
+                    connection = None
+                    _wait_or_raise(error, until)
+
+        for each in data:
+            inbox = ""
+            if connection is not None:
+                try:
+                    inbox = connection.send(subject, each)
+                except OSError as error:
+                    connection = None
+                    _wait_or_raise(error, until)
+            waiting.append((inbox, each))
+            yield from settle(_OUTSTANDING if connection is not None else 0)
+        yield from settle(0)
 
     def read(self, stream: str, first: int, end: int, patience: float) -> Iterator[tuple[int, bytes]]:
         """As :meth:`Connection.read`."""

@@ -25,7 +25,7 @@ from anabranch.engines.spark.sink import EXPORT, Export, HandoverSink, Target
 from anabranch.engines.spark.source import Offset, Place
 from anabranch.engines.spark.times import MARK
 from anabranch.engines.spark.user_code import Reports
-from anabranch.graph import Aggregate, CountAggregate, Custom, Graph, TopK
+from anabranch.graph import Aggregate, CountAggregate, Custom, Graph, Join, TopK
 from anabranch.protocols.cuts import way, windowed
 from anabranch.streams.batch import HI, LO, TS
 from anabranch.streams.punctuation import BEGINNING
@@ -68,11 +68,13 @@ def start_query(spark: Any, run: Run, name: str, life: str, settings: Settings) 
     reports = Reports(server.url, server.user, server.password, graph.name, run.fragment, name)
     context = Context(graph, run.complete_from, settings.salts, reports=reports)
     streams = inputs_of(graph, run.operators)
-    frames = {stream: _read(spark, graph, run, stream, streams, settings) for stream in streams}
+    timed = any(_has_state(graph, name) for name in run.operators)
+    frames = {stream: _read(spark, graph, run, stream, streams, timed, settings) for stream in streams}
     made = compile_operators(run.operators, frames, context)
     exports = _exports(graph, run.operators, run.exports)
     rows = reduce(lambda one, other: one.union(other), _tagged(made, exports))
-    _check(rows, len(streams))
+    if timed:
+        _check(rows, len(streams))
     target = Target(
         server.url,
         server.user,
@@ -82,6 +84,7 @@ def start_query(spark: Any, run: Run, name: str, life: str, settings: Settings) 
         name,
         life,
         str(spark_checkpoint(run)),
+        settings.along_bytes,
         exports,
     )
     return (
@@ -98,8 +101,15 @@ def spark_checkpoint(run: Run) -> Path:
 
 
 def _read(
-    spark: Any, graph: Graph, run: Run, stream: str, streams: tuple[str, ...], settings: Settings
+    spark: Any,
+    graph: Graph,
+    run: Run,
+    stream: str,
+    streams: tuple[str, ...],
+    timed: bool,
+    settings: Settings,
 ) -> Any:
+    """Punctuation goes along only where something closes or evicts by it: ``timed``."""
     taken = Path(run.checkpoint) / "taken"
     taken.mkdir(parents=True, exist_ok=True)
     start = run.inputs[stream]
@@ -114,6 +124,7 @@ def _read(
         Offset(stream, start.first, BEGINNING, None),
         max(start.complete_from, start.high),
         tuple(other for other in streams if other != stream),
+        timed,
         stream == streams[0],
         str(taken),
         settings.batch_bytes,
@@ -123,7 +134,11 @@ def _read(
         settings.patience,
     )
     rows = spark.readStream.format(source.NAME).option("place", msgspec.json.encode(place).decode()).load()
-    return rows.withWatermark(MARK, "0 seconds").filter(_BARRIER).drop(MARK)
+    return rows.withWatermark(MARK, "0 seconds").filter(_BARRIER).drop(MARK) if timed else rows
+
+
+def _has_state(graph: Graph, operator: str) -> bool:
+    return isinstance(graph.node(operator), Join | CountAggregate) or windowed(graph, operator)
 
 
 def _exports(graph: Graph, operators: Sequence[str], streams: Sequence[str]) -> tuple[Export, ...]:
@@ -163,7 +178,12 @@ def _between_milliseconds(operator: Any) -> bool:
 
 
 def _tagged(made: Mapping[str, Any], exports: tuple[Export, ...]) -> list[Any]:
-    """The rows of every export, all with the same columns, the first of which numbers the export."""
+    """The rows of every export, all with the same columns, the first of which numbers the export if there are
+    several."""
+    if len(exports) == 1:
+        (only,) = exports
+        typed = (F.col(column.name).cast(column.type).alias(column.name) for column in only.columns)
+        return [made[only.stream].select(TS, HI, LO, *typed)]
     return [
         made[export.stream].select(
             F.lit(number).cast("tinyint").alias(EXPORT),

@@ -1,10 +1,10 @@
 """What a batch of a streaming query made, handed to the site's agent: see :mod:`anabranch.log.handover`.
 
-Most batches make little. Their rows come to the driver as Arrow, and the driver sends them: to start a task
-in a Python worker takes far longer than that. What is more than ``LARGEST_RESULT`` does not fit there; then
-the tasks send what they make. When everything has been sent, the driver says so, and what the exported
-streams promise from then on; the agent answers when it is in the egress log, and only then does Spark call
-the batch committed.
+Most batches take in little. What they make comes to the driver as Arrow, and the driver sends it: to start a
+task in a Python worker takes far longer than that. Of a batch that takes in more than ``along_bytes``, or
+makes more than ``LARGEST_RESULT``, the tasks send what they make. When everything has been sent, the driver
+says so, and what the exported streams promise from then on; the agent answers when it is in the egress log,
+and only then does Spark call the batch committed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
 
-from anabranch.engines.spark.checkpoint import batch_offsets
+from anabranch.engines.spark.checkpoint import Batch, batch_offsets
 from anabranch.engines.spark.promises import Promise, promised
 from anabranch.engines.spark.user_code import conform
 from anabranch.log import handover, names
@@ -57,20 +57,33 @@ class Target(msgspec.Struct, frozen=True):
     run: str
     life: str
     checkpoint: str
+    along_bytes: int
     exports: tuple[Export, ...]
 
     def send(self, batches: Iterable[pa.RecordBatch], batch: int, sender: str) -> int:
         """Sends all rows, and says in how many pieces."""
         count = 0
-        for rows in batches:
-            for export, part in self._parts(rows):
-                for data in handover.pieces(part):
-                    self.hand_over(Piece(self.fragment, self.run, batch, sender, count, export.stream, data))
-                    count += 1
+
+        def pieces() -> Iterator[bytes]:
+            nonlocal count
+            for rows in batches:
+                for export, part in self._parts(rows):
+                    for data in handover.pieces(part):
+                        piece = Piece(self.fragment, self.run, batch, sender, count, export.stream, data)
+                        count += 1
+                        yield handover.encode(piece)
+
+        for answer in self._server.request_all(names.engine(self.query), pieces(), PATIENCE):
+            _taken(answer)
         return count
 
     def _parts(self, rows: pa.RecordBatch) -> Iterator[tuple[Export, pa.RecordBatch]]:
         """The rows of each export, as its stream has them."""
+        if len(self.exports) == 1:
+            if rows.num_rows:
+                (export,) = self.exports
+                yield export, conform(rows, with_ids(arrow_schema(export.columns)))
+            return
         which = rows.column(0).to_numpy()
         for number, export in enumerate(self.exports):
             mine = which == number
@@ -83,10 +96,16 @@ class Target(msgspec.Struct, frozen=True):
 
     def hand_over(self, message: handover.Handover) -> None:
         """Again and again while there is nobody to take it: a repetition costs nothing."""
-        server = Server(self.url, self.user, self.password, self.fragment)
-        answer = server.request(names.engine(self.query), handover.encode(message), PATIENCE)
-        if answer != handover.OK:
-            raise OSError(f"the agent does not take the batch: {answer.decode('utf-8', 'replace')}")
+        _taken(self._server.request(names.engine(self.query), handover.encode(message), PATIENCE))
+
+    @property
+    def _server(self) -> Server:
+        return Server(self.url, self.user, self.password, self.fragment)
+
+
+def _taken(answer: bytes) -> None:
+    if answer != handover.OK:
+        raise OSError(f"the agent does not take the batch: {answer.decode('utf-8', 'replace')}")
 
 
 class HandoverSink:
@@ -97,13 +116,19 @@ class HandoverSink:
         self._target = target
 
     def __call__(self, rows: Any, batch: int) -> None:
-        try:
-            sent = self._send(rows, batch)
-        except Py4JJavaError as error:
-            if _TOO_LARGE not in str(error.java_exception):
-                raise
+        checkpoint = Path(self._target.checkpoint)
+        offsets = batch_offsets(checkpoint, batch)
+        before = batch_offsets(checkpoint, batch - 1) if batch else None
+        if _bytes(offsets) - _bytes(before) > self._target.along_bytes:
             sent = self._let_tasks_send(rows, batch)
-        self._say_done(batch, sent)
+        else:
+            try:
+                sent = self._send(rows, batch)
+            except Py4JJavaError as error:
+                if _TOO_LARGE not in str(error.java_exception):
+                    raise
+                sent = self._let_tasks_send(rows, batch)
+        self._say_done(batch, sent, offsets, before)
 
     def _send(self, rows: Any, batch: int) -> dict[str, int]:
         target = self._target
@@ -118,10 +143,8 @@ class HandoverSink:
             row.sender: row.pieces for row in rows.mapInArrow(send, "sender string, pieces int").collect()
         }
 
-    def _say_done(self, batch: int, sent: dict[str, int]) -> None:
+    def _say_done(self, batch: int, sent: dict[str, int], offsets: Batch, before: Batch | None) -> None:
         target = self._target
-        offsets = batch_offsets(Path(target.checkpoint), batch)
-        before = batch_offsets(Path(target.checkpoint), batch - 1) if batch else None
         done = Done(
             target.fragment,
             target.run,
@@ -131,6 +154,10 @@ class HandoverSink:
             {stream: offset.position for stream, offset in offsets.inputs.items()},
         )
         target.hand_over(done)
+
+
+def _bytes(batch: Batch | None) -> int:
+    return 0 if batch is None else sum(offset.bytes for offset in batch.inputs.values())
 
 
 def _send_from_task(

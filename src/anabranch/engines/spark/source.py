@@ -50,8 +50,9 @@ _PAUSE = 0.5
 class Place(msgspec.Struct, frozen=True):
     """What a reader has to know; the one option of the source, as JSON. ``begin``: the offset of the first
     record. ``complete_from``: what the run takes the input to be complete from. ``others``: the query's other
-    inputs; ``waits``: whether this is the one that waits for news of all of them. ``taken``: a directory in
-    which the readers of the query tell each other how far they have read."""
+    inputs; ``marks``: whether rows that are nothing but punctuations go along; ``waits``: whether this is the
+    one that waits for news of all of them. ``taken``: a directory in which the readers of the query tell each
+    other how far they have read."""
 
     url: str
     user: str | None
@@ -62,6 +63,7 @@ class Place(msgspec.Struct, frozen=True):
     begin: Offset
     complete_from: int
     others: tuple[str, ...]
+    marks: bool
     waits: bool
     taken: str
     batch_bytes: int
@@ -77,13 +79,15 @@ class Place(msgspec.Struct, frozen=True):
 
 class Offset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Between two records of the log of ``stream``. ``generation``: of the record before; None where nothing
-    is known of it. ``life``: of the reader that has last told of this stream."""
+    is known of it. ``life``: of the reader that has last told of this stream. ``bytes``: of all records that
+    the run has read before."""
 
     stream: str
     position: int
     punctuation: int
     generation: int | None
     life: str = ""
+    bytes: int = 0
 
 
 class Part(InputPartition):  # type: ignore[misc]
@@ -106,16 +110,17 @@ class LogSource(DataSource):  # type: ignore[misc]
         return msgspec.json.decode(self.options["place"], type=Place)
 
     def schema(self) -> str:
-        return ddl(self._place().columns)
+        place = self._place()
+        return ddl(place.columns, place.marks)
 
     def streamReader(self, schema: Any) -> LogReader:
         return LogReader(self._place())
 
 
-def ddl(columns: tuple[Column, ...]) -> str:
+def ddl(columns: tuple[Column, ...], marks: bool) -> str:
     """Of what the source yields. Nothing is ``not null``: the row of a punctuation has no tuple."""
     user = "".join(f", `{column.name}` {column.type}" for column in columns)
-    return f"_ts timestamp, _hi bigint, _lo bigint{user}, {MARK} timestamp"
+    return f"_ts timestamp, _hi bigint, _lo bigint{user}{f', {MARK} timestamp' if marks else ''}"
 
 
 class LogReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
@@ -164,15 +169,22 @@ class LogReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
             self._wait(begin.position)
         end, size = begin.position, 0
         for bytes_ in () if tail is None else tail.sizes:
-            size += bytes_
-            if end > begin.position and size > place.batch_bytes:
+            if end > begin.position and size + bytes_ > place.batch_bytes:
                 break
+            size += bytes_
             end += 1
         if end == begin.position:
             return _json(msgspec.structs.replace(begin, life=self._life) if untold else begin)
         record = self._record(end - 1)
         punctuation = record.punctuation if record.complete_from != END else BEGINNING
-        offset = Offset(place.stream, end, max(punctuation, begin.punctuation), record.generation, self._life)
+        offset = Offset(
+            place.stream,
+            end,
+            max(punctuation, begin.punctuation),
+            record.generation,
+            self._life,
+            begin.bytes + size,
+        )
         _tell(place, end)
         return _json(offset)
 
@@ -218,7 +230,7 @@ class LogReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begin, until = _offset(start), _offset(end)
-        mark = to_mark(until.punctuation)
+        mark = to_mark(until.punctuation) if self._place.marks else None
         count = until.position - begin.position
         if begin == until:
             return []
@@ -286,13 +298,14 @@ class LogReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
                     f"the run was started with {place.complete_from}; start it anew"
                 )
             if record.rows is not None:
-                yield _with_mark(record.rows.columns, record.rows.num_rows, schema)
+                yield _with_mark(record.rows, schema) if place.marks else record.rows
         if partition.mark is not None:
             yield _mark_row(partition.mark, schema)
 
 
-def _with_mark(columns: list[pa.Array], rows: int, schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([*columns, pa.nulls(rows, TIMESTAMP)], names=[*schema.names, MARK])
+def _with_mark(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    unmarked = pa.nulls(rows.num_rows, TIMESTAMP)
+    return pa.RecordBatch.from_arrays([*rows.columns, unmarked], names=[*schema.names, MARK])
 
 
 def _mark_row(mark: int, schema: pa.Schema) -> pa.RecordBatch:

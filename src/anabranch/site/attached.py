@@ -22,6 +22,9 @@ from anabranch.site.sources.spark import SparkSource
 from anabranch.site.spark_work import SparkWork
 from anabranch.site.subscription import Receiver
 
+_WELL = 60.0
+"""Seconds after which a failure is not one more of the same."""
+
 Work = Callable[[], Awaitable[None]]
 _KINDS = {Files: "files", FromSpark: "spark"}
 
@@ -62,10 +65,14 @@ class Attached:
 
     async def _keep(self, name: str, work: Work) -> None:
         backoff = Backoff(0.5, 30.0)
+        loop = asyncio.get_running_loop()
         while True:
+            begun = loop.time()
             try:
                 await work()
             except Exception as error:
+                if loop.time() - begun > _WELL:
+                    backoff.reset()
                 self._journal.count("events", event="Failed")
                 self._journal.write("Failed", part=name, reason=f"{type(error).__name__}: {error}")
                 await asyncio.sleep(backoff.pause())

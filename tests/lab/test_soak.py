@@ -23,11 +23,10 @@ def test_a_minute_of_it_is_exact_and_measured(tmp_path: Path) -> None:
     assert any("is killed" in words for words in said)
 
 
-def test_growth_is_seen_and_waves_are_not_growth() -> None:
-    minutes = [60.0 * minute for minute in range(30)]
-    grows = growth(minutes, [100.0 + 2 * minute for minute in range(30)])
+def test_growth_is_seen_and_what_goes_down_and_up_within_a_minute_is_none() -> None:
+    seconds = [5.0 * sample for sample in range(30 * 12)]
+    grows = growth(seconds, [100.0 + 2 * second / 60 for second in seconds])
     assert grows.slope_per_minute == pytest.approx(2.0)
     assert grows.last - grows.first == pytest.approx(40.0)
-    waves = growth(minutes, [100.0 + 50 * (minute % 2) for minute in range(30)])
-    assert abs(waves.slope_per_minute) < 0.5
-    assert waves.last == waves.first
+    cycles = growth(seconds, [0.0 if 20 <= second % 60 < 40 else 100.0 for second in seconds])
+    assert (cycles.first, cycles.last, cycles.slope_per_minute) == (100.0, 100.0, 0.0)

@@ -12,10 +12,11 @@ import numpy as np
 import psutil
 
 MB = 1e6
+MINUTE = 60.0
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """Of something that was measured again and again: the medians of the first third of the samples and of
+    """Of something that was measured again and again: the medians of the first third of the minutes and of
     the last, and the slope of the line through all of them, in their unit a minute."""
 
     first: float
@@ -24,13 +25,18 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 def growth(seconds: Sequence[float], values: Sequence[float]) -> Growth:
+    """What comes and goes within a minute is no growth: each minute counts as its median.
+
+    >>> growth([0, 20, 40, 60, 80, 100, 120, 140, 160], [10, 99, 10, 11, 99, 11, 12, 99, 12])
+    Growth(first=10.0, last=12.0, slope_per_minute=1.0)
     """
-    >>> growth([0, 60, 120, 180, 240, 300], [10, 10, 11, 12, 12, 12])
-    Growth(first=10.0, last=12.0, slope_per_minute=0.49)
-    """
-    third = max(1, len(values) // 3)
-    slope = np.polyfit(np.asarray(seconds) / 60, values, 1)[0] if len(values) > 1 else 0.0
-    first, last = float(np.median(values[:third])), float(np.median(values[-third:]))
+    minutes: dict[int, list[float]] = {}
+    for at, value in zip(seconds, values, strict=True):
+        minutes.setdefault(int(at // MINUTE), []).append(value)
+    medians = [float(np.median(each)) for each in minutes.values()]
+    third = max(1, len(medians) // 3)
+    slope = np.polyfit(list(minutes), medians, 1)[0] if len(medians) > 1 else 0.0
+    first, last = float(np.median(medians[:third])), float(np.median(medians[-third:]))
     return Growth(round(first, 1), round(last, 1), round(float(slope), 2))
 
 

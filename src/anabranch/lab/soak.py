@@ -13,7 +13,7 @@ import msgspec
 from anabranch.graph import Graph
 from anabranch.lab.auditor import Difference
 from anabranch.lab.endless import Endless, now
-from anabranch.lab.footprint import Growth, disk, growth, memory
+from anabranch.lab.footprint import MINUTE, Growth, disk, growth, memory
 from anabranch.lab.live import LiveSites
 from anabranch.lab.live_faults import Kill
 from anabranch.lab.places import world
@@ -27,7 +27,6 @@ COPIES = ("frankfurt", "virginia")
 CYCLING = "virginia"
 ENTRIES = {"load": ("dublin", "singapore"), "rtt": ("singapore", "dublin")}
 NEAR = "dublin"
-MINUTE = 60.0
 DOWN = (20.0, 40.0)
 """Seconds of each minute between which a site is down."""
 SAMPLE = 5.0

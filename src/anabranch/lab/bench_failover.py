@@ -188,7 +188,9 @@ async def _plain(directory: Path, rounds: int, rate: float, times: Times, spark:
 
 def _round(application: Application, times: Times, at: int, back: int, site: str = "") -> Killed:
     came = application.times()
-    normal = silences(came, at - int(times.calm * SECOND), at)[:-1]
+    pauses = silences(came, at - int(times.calm * SECOND), at)
+    # The last one is that of the kill; if there is no other, deliveries are farther apart than it was calm.
+    normal = pauses[:-1] if len(pauses) > 1 else pauses
     return Killed(
         round(float(silences(came, at, back).max()) / SECOND, 3),
         round(float(np.median(normal)) / SECOND, 3),

@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test test-fast lint fuzz conformance chaos bench docs lock clean
 
-demo: $(READY)  ## seven sites, one killed, one cut off, and the audit
+demo: $(READY)  ## four sites, one killed, one cut off, and the audit
 	@$(BIN)/anabranch demo
 
 test: lint  ## everything that continuous integration runs

@@ -100,7 +100,7 @@ def test_version_is_that_of_the_package(anabranch: Any) -> None:
 
 
 def test_demo_delivers_every_result_once_and_is_not_silent(anabranch: Any) -> None:
-    status, out, _ = anabranch("demo", "--seconds", "12", "--json")
+    status, out, _ = anabranch("demo", "--simulated", "--seconds", "12", "--json")
     report = json.loads(out.splitlines()[-1])
     assert status == 0
     assert report["audit"]["missing"] == report["audit"]["extra"] == 0
@@ -112,7 +112,7 @@ def test_demo_delivers_every_result_once_and_is_not_silent(anabranch: Any) -> No
 
 
 def test_demo_tells_its_story(anabranch: Any) -> None:
-    status, out, _ = anabranch("demo", "--seconds", "10", "--seed", "3")
+    status, out, _ = anabranch("demo", "--simulated", "--seconds", "10", "--seed", "3")
     assert status == 0
     for words in (
         "The plan",
@@ -135,7 +135,7 @@ def test_demo_fails_if_its_audit_does(anabranch: Any, monkeypatch: pytest.Monkey
         return msgspec.structs.replace(outcome, audit=msgspec.structs.replace(outcome.audit, missing=1))
 
     monkeypatch.setattr(demo, "play", lossy)
-    status, out, _ = anabranch("demo", "--seconds", "10")
+    status, out, _ = anabranch("demo", "--simulated", "--seconds", "10")
     assert status == 1
     assert "✗ The application did not receive the ideal run's results" in out
 

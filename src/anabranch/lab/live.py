@@ -6,8 +6,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -18,12 +19,15 @@ from anabranch.plan import Plan
 from anabranch.protocols.settings import Settings
 from anabranch.site.cluster import Cluster, ClusterError
 from anabranch.site.config import Spark
+from anabranch.site.subscription import Receiver
 from anabranch.site.wan import Wan
 from anabranch.streams.batch import TIMESTAMP, Batch, with_ids
+from anabranch.streams.punctuation import BEGINNING
 from anabranch.topology import Topology
 from anabranch.types import arrow_schema
 
 SECOND = 1_000_000
+_FOR_A_WHILE = 3.0
 Inputs = Mapping[str, pa.Table]
 
 
@@ -41,6 +45,40 @@ class LiveRun(msgspec.Struct, frozen=True):
     up_s: float
     done: tuple[tuple[float, str], ...]
     accepted: dict[str, pa.Table] = {}
+
+
+class Stage:
+    """What a script has to do with: seconds count from ``begun``, when the first tuple comes."""
+
+    def __init__(self, sites: LiveSites, begun: int) -> None:
+        self.done: list[tuple[float, str]] = []
+        """What was done when."""
+        self.receivers: dict[str, Receiver] = {}
+        self._sites = sites
+        self._begun = begun
+
+    def now(self) -> float:
+        return time.time() - self._begun / SECOND
+
+    async def befall(self, *faults: Fault) -> None:
+        await self._sites.befall(faults, self._begun / SECOND, self.done)
+
+    async def abreast(self, latest: float) -> None:
+        """Until all branches to the applications have been at most a second of event time apart for a while,
+        or it is ``latest``."""
+        since = self.now()
+        while self.now() < min(since + _FOR_A_WHILE, latest):
+            if not all(map(_abreast, self.receivers.values())):
+                since = self.now()
+            await asyncio.sleep(0.1)
+
+
+Script = Callable[[Stage], Coroutine[Any, Any, None]]
+
+
+def _abreast(receiver: Receiver) -> bool:
+    promises = receiver.promises.values()
+    return min(promises) > BEGINNING and max(promises) - min(promises) <= SECOND
 
 
 class LiveSites:
@@ -88,21 +126,22 @@ class LiveSites:
     async def play(
         self,
         inputs_from: Callable[[int], Inputs],
-        faults: Sequence[Fault],
+        script: Script,
         patience: float,
         heard: Callable[[str, Batch, int], None] = lambda application, rows, now: None,
     ) -> LiveRun:
-        """Feeds what ``inputs_from`` gives for a time line that begins now, and lets the faults happen. Ends
+        """Feeds what ``inputs_from`` gives for a time line that begins now, while the script goes on. Ends
         with the applications' streams, or ``patience`` seconds after the inputs."""
         begun = (time.time_ns() // 1000 // SECOND + 1) * SECOND
         inputs = inputs_from(begun)
-        done: list[tuple[float, str]] = []
         received: dict[str, list[tuple[int, Batch]]] = {s.name: [] for s in self.plan.subscriptions}
         stalled: dict[str, int] = {}
         firsts: dict[str, dict[str, int]] = {}
+        stage = Stage(self, begun)
 
         async def take(name: str, fed: asyncio.Event) -> None:
             async with self.cluster.receiver(name) as receiver:
+                stage.receivers[name] = receiver
                 try:
                     async for rows in _within(receiver, fed, patience):
                         now = time.time_ns() // 1000
@@ -117,12 +156,13 @@ class LiveSites:
             for name in received:
                 tasks.create_task(take(name, fed))
             await asyncio.sleep(max(0.0, begun / SECOND - time.time()))
-            failing = tasks.create_task(self.befall(faults, begun / SECOND, done))
+            failing = tasks.create_task(script(stage))
             await self.cluster.feed(inputs)
             await failing
             fed.set()
         tables = {name: self._table(name, batches) for name, batches in received.items()}
-        return LiveRun(inputs, tables, stalled, firsts, begun, self.up_s, tuple(sorted(done)))
+        done = tuple(sorted(stage.done))
+        return LiveRun(inputs, tables, stalled, firsts, begun, self.up_s, done)
 
     async def befall(self, faults: Sequence[Fault], begun: float, done: list[tuple[float, str]]) -> None:
         """Lets them happen, at their times after ``begun`` (seconds since 1970); returns when the last is

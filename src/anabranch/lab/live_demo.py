@@ -15,8 +15,8 @@ import pyarrow as pa
 from anabranch.graph import Graph
 from anabranch.lab.audit import Audit, audit
 from anabranch.lab.demo import query, readings
-from anabranch.lab.live import Inputs, LiveRun, LiveSites
-from anabranch.lab.live_faults import CutOff, Fault, Kill
+from anabranch.lab.live import Inputs, LiveRun, LiveSites, Stage
+from anabranch.lab.live_faults import CutOff, Kill
 from anabranch.lab.places import world
 from anabranch.plan import Plan, Subscription, copies
 from anabranch.protocols.settings import Settings
@@ -39,18 +39,28 @@ PATIENCE = 60.0
 
 
 class Scene(msgspec.Struct, frozen=True):
-    """``seconds`` of readings, and what befalls the sites meanwhile."""
+    """``seconds`` of readings."""
 
     graph: Graph
     topology: Topology
     plan: Plan
-    faults: tuple[Fault, ...]
     seconds: int
     seed: int
 
     def inputs(self, begin: int) -> Inputs:
         rng = np.random.default_rng(self.seed)
         return {name: readings(rng, name, self.seconds, begin) for name in ENTRIES}
+
+    async def script(self, stage: Stage) -> None:
+        """Once both copies are at work, one is killed; once it has caught up again, the other one is cut off.
+        A machine on which that takes too long sees both all the same."""
+        lasts = 0.12 * self.seconds
+        await stage.abreast(latest=0.35 * self.seconds)
+        kill = stage.now()
+        await stage.befall(Kill(KILLED, round(kill, 1), round(kill + lasts, 1)))
+        await stage.abreast(latest=0.8 * self.seconds)
+        cut = stage.now()
+        await stage.befall(CutOff(CUT_OFF, round(cut, 1), round(cut + lasts, 1)))
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -66,11 +76,7 @@ class Outcome(msgspec.Struct, frozen=True):
 def scenario(seconds: int, seed: int = 1) -> Scene:
     graph, topology = query().graph, world(SITES)
     plan = copies(graph, ENTRIES, COPIES, (Subscription(APPLICATION, "alerts", NEAR),))
-    faults = (
-        Kill(KILLED, round(0.25 * seconds, 1), round(0.4 * seconds, 1)),
-        CutOff(CUT_OFF, round(0.75 * seconds, 1), round(0.9 * seconds, 1)),
-    )
-    return Scene(graph, topology, plan, faults, seconds, seed)
+    return Scene(graph, topology, plan, seconds, seed)
 
 
 async def play(
@@ -82,7 +88,7 @@ async def play(
 ) -> Outcome:
     settings = Settings(punctuation_interval=500_000)
     async with LiveSites(scene.graph, scene.topology, scene.plan, directory, spark, settings, say) as sites:
-        run = await sites.play(scene.inputs, scene.faults, PATIENCE, heard)
+        run = await sites.play(scene.inputs, scene.script, PATIENCE, heard)
     verdict = audit(scene.graph, run.inputs, scene.plan, run, since=_first(run))[APPLICATION]
     return Outcome(scene, run, verdict, round((_first(run) - run.begun) / 1e6, 1))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -145,7 +143,7 @@ class PlainSpark:
             return
         for each in with_children(process.pid):
             with contextlib.suppress(psutil.NoSuchProcess):
-                os.kill(each.pid, signal.SIGKILL)
+                each.kill()
 
     def processes(self) -> list[psutil.Process]:
         """Those of Spark and of the log server."""

@@ -105,6 +105,11 @@ class Receiver:
         rejoin = self._protocol.rejoin
         return dict(zip(rejoin.names, rejoin.received, strict=True))
 
+    @property
+    def promises(self) -> dict[str, int]:
+        """For each branch, up to which timestamp it has brought everything that it will bring."""
+        return {site: reader.promise for site, reader in self._protocol.rejoin.readers.items()}
+
     def start(self) -> None:
         self._follow(self._plan)
         self._tick()

@@ -12,7 +12,6 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from anabranch.cli import main
 from anabranch.lab import bench_filter, demo, figures
 from anabranch.lab.audit import audit
 from anabranch.plan import Subscription, full_mesh
@@ -36,37 +35,6 @@ delay = "40 ms"
 [sites.tokyo]
 [sites.lima]
 """
-
-
-@pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with a query, its sites and its input, where the commands run."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    rows = [f"{tick * 250_000},web-{tick % 3},{(tick * 37 % 100) / 100}" for tick in range(60)]
-    Path("small.py").write_text(QUERY)
-    Path("sites.toml").write_text(SITES)
-    Path("load.csv").write_text("\n".join(["ts,host,load", *rows]))
-    return tmp_path
-
-
-Outcome = tuple[int, str, str]
-
-
-@pytest.fixture
-def anabranch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """Runs a command line: exit status, standard output, standard error."""
-
-    def run(*words: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["anabranch", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return code, out, err
-
-    return run
 
 
 GOOD = ("simulate", "small.py", "sites.toml", "--inputs", "load=load.csv")

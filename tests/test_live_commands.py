@@ -17,7 +17,6 @@ import pyarrow.parquet
 import pytest
 
 import anabranch as ab
-from anabranch.cli import main
 from anabranch.cli.live import target
 from anabranch.cli.simulate import load_query
 from anabranch.inputs import load_inputs
@@ -34,34 +33,6 @@ q.output("busy", high.aggregate("2 seconds", by="host", n="count(*)", mean="avg(
 """
 SITES = '[network]\ndelay = "20 ms"\n\n[sites.paris]\n[sites.tokyo]\n[sites.lima]\n'
 RUN = ("run", "small.py", "sites.toml", "--inputs", "load=load.csv", "--speed", "8")
-
-
-@pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    rows = [f"{tick * 250_000},web-{tick % 3},{(tick * 37 % 100) / 100}" for tick in range(60)]
-    Path("small.py").write_text(QUERY)
-    Path("sites.toml").write_text(SITES)
-    Path("load.csv").write_text("\n".join(["ts,host,load", *rows]))
-    return tmp_path
-
-
-Outcome = tuple[int, str, str]
-
-
-@pytest.fixture
-def anabranch(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*words: str) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["anabranch", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return code, out, err
-
-    return run
 
 
 def test_a_run_of_what_sites_fetch_and_deliver_themselves(anabranch: Any, files: Path) -> None:

@@ -24,10 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 
+from anabranch.engines.spark.pace import Pace
 from anabranch.engines.spark.times import MARK, to_mark
 from anabranch.log import names
 from anabranch.log.blocking import Connection, Hole, Server
@@ -138,6 +140,7 @@ class LogReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
         self._tails: Tails | None = None
         self._seen: tuple[int, ...] = ()
         self._begun = 0.0
+        self._pace = Pace(place.trigger)
 
     # --- beside the driver
 
@@ -146,8 +149,8 @@ class LogReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
         """At most ``batch_bytes`` on from ``start``. The one source that waits does so until any input of the
-        query has news and the last batch began ``trigger`` seconds ago; but where nothing has come, not
-        directly after a batch, whose punctuation may call for another one."""
+        query has news and a batch is due; but where nothing has come, not directly after a batch, whose
+        punctuation may call for another one."""
         begin = _offset(start)
         _tell(self._place, begin.position)
         try:
@@ -208,7 +211,8 @@ class LogReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
                     return
                 unborn = None in self._follow(logs, state)
                 self._tails.drain(min(left, _PAUSE) if unborn else left)
-        while (left := self._begun + self._place.trigger - time.monotonic()) > 0:
+        self._pace.feel(psutil.cpu_percent() / 100)
+        while (left := self._begun + self._pace.seconds - time.monotonic()) > 0:
             if sum(tail.bytes for tail in self._follow(logs, state) if tail) >= _HURRY:
                 break
             self._tails.drain(left)

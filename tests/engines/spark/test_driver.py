@@ -6,7 +6,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from one_site import Site
@@ -106,6 +108,32 @@ def test_what_is_killed_goes_on_where_it_was(case: Case) -> None:
     site.wait_until(site.finished)
     case.check()
     assert site.driver.leave() == 0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"conf": {"spark.driver.maxResultSize": "200k"}}, {"along_bytes": 0}],
+    ids=["makes-much", "takes-in-much"],
+)
+def test_what_is_too_much_for_the_driver_is_sent_by_tasks(tmp_path: Path, settings: dict[str, Any]) -> None:
+    q = ab.Query("much")
+    q.output("all", q.source("words", "word string").where("word <> ''", name="kept"))
+    words = pa.table({"ts": range(4_000), "word": [f"{n:0>200}" for n in range(4_000)]})
+    fed = accepted(q.graph.sources[0], check_inputs(q.graph, {"words": words})["words"])
+    site = Site(q.graph, ("kept",), ("kept",), tmp_path)
+    site.settings = msgspec.structs.replace(site.settings, **settings)
+    try:
+        site.logs["words"].append(*_chunk(fed, 0, 1))
+        site.start_driver()
+        site.start_fragment()
+        site.wait_until(site.finished)
+        assert sorted(site.table("kept")["word"].to_pylist()) == words["word"].to_pylist()
+        # The name of a task has its partition and its attempt in it.
+        senders = [sender for done, _ in site.delivered for sender in done.pieces]
+        assert senders
+        assert all(sender.count(".") == 2 for sender in senders), senders
+    finally:
+        site.close()
 
 
 def test_a_lost_checkpoint_is_made_up_for_from_the_log(case: Case) -> None:

@@ -36,6 +36,8 @@ _SPEED = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # What shuffles and broadcasts leave behind goes when Java has noticed that nobody wants it.
+    "spark.cleaner.periodicGC.interval": "3min",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.numRecentProgressUpdates": "50",
     "spark.sql.streaming.pollingDelay": "5ms",

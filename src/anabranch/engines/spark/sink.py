@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 
 from anabranch.engines.spark.checkpoint import Batch, batch_offsets
 from anabranch.engines.spark.promises import Promise, promised
@@ -124,8 +125,8 @@ class HandoverSink:
         else:
             try:
                 sent = self._send(rows, batch)
-            except Py4JJavaError as error:
-                if _TOO_LARGE not in str(error.java_exception):
+            except (Py4JJavaError, PySparkException) as error:
+                if _TOO_LARGE not in str(error):
                     raise
                 sent = self._let_tasks_send(rows, batch)
         self._say_done(batch, sent, offsets, before)

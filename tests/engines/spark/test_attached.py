@@ -1,6 +1,7 @@
 """What the driver does for a site's sources and sinks, on a real Spark: refused with a sentence, or written
 exactly once by batch."""
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,7 +45,8 @@ RATE = Fetch(
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     directory = tmp_path_factory.mktemp("spark")
-    made = session(Settings(Server("nats://127.0.0.1:1"), str(directory)))
+    with contextlib.chdir(directory):  # where Java leaves its own logs
+        made = session(Settings(Server("nats://127.0.0.1:1"), str(directory)))
     yield made
     made.stop()
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.protocols.events import Gap, Rejected
 from anabranch.site import journal
 from anabranch.site.journal import Journal, words_to
 
@@ -32,3 +33,16 @@ def test_so_is_what_a_process_says_each_time_it_starts(
     assert {each.name for each in tmp_path.iterdir()} == {"driver.err", "driver.err.old"}
     assert path.read_text().splitlines()[-1] == "life 19"
     assert sum(each.stat().st_size for each in tmp_path.iterdir()) < 500
+
+
+def test_events_without_end_are_counted_and_not_all_written(tmp_path: Path) -> None:
+    told = Journal(tmp_path / "agent.jsonl")
+    for number in range(10_000):
+        told.event(Rejected("?", "paris", f"nonsense {number}"))
+    told.event(Gap("load", "paris", 1, 2))
+    told.close()
+    lines = (tmp_path / "agent.jsonl").read_text().splitlines()
+    assert told.total("events") == 10_001
+    assert len(lines) < 1_000
+    assert '"nonsense 0"' in lines[0]
+    assert '"Gap"' in lines[-1]

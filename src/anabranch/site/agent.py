@@ -42,8 +42,6 @@ from anabranch.site.status import SiteStatus, samples, status
 
 MOST_LIVES = 10
 """Lives that may end within a minute."""
-_REFUSALS = 10
-"""Refused messages that are written down, a second."""
 
 
 class AgentFailed(RuntimeError):
@@ -65,7 +63,6 @@ class SiteAgent:
         self._screen = Screen(config.graph, config.sites, MESSAGE_MOST)
         self._gate = Gate(config.graph)
         self._lines: dict[str, Line] = {}
-        self._refused: tuple[int, int] = (0, 0)
         self._stopping = asyncio.Event()
         self._ended: asyncio.Future[BaseException] | None = None
         self._driver: Driver | None = None
@@ -274,22 +271,11 @@ class SiteAgent:
                 raise Malformed(f"a message from somebody who is not {sender[:40]!r}; nothing was done")
             self._screen(sender, message)
         except Malformed as error:
-            self._refuse(str(error))
+            self.journal.event(Rejected("?", self.config.site, str(error)))
             return
         self.journal.count("messages", kind=type(message).__name__)
         if self.life is not None:
             self.life.on_message(sender, message)
-
-    def _refuse(self, reason: str) -> None:
-        """Counted, and written down unless there are too many."""
-        self.journal.count("events", event="Rejected")
-        second, count = int(time.monotonic()), 0
-        if self._refused[0] == second:
-            count = self._refused[1]
-        self._refused = second, count + 1
-        if count < _REFUSALS:
-            event = Rejected("?", self.config.site, reason)
-            self.journal.write("Rejected", **msgspec.structs.asdict(event))
 
     # --- how it stands
 

@@ -20,6 +20,9 @@ MOST = 64 << 20
 MOST_WORDS = 8 << 20
 """Bytes of what a process says beside its journal, likewise."""
 
+MOST_A_SECOND = 10
+"""Events of one kind that are written; the rest is only counted."""
+
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -32,16 +35,25 @@ class Journal:
         self._path = path
         self._told = told
         self._file: TextIO | None = None
+        self._second = 0
+        self._written: Counter[str] = Counter()
+        """Events of each kind in this second."""
 
     def count(self, name: str, by: int = 1, **labels: str) -> None:
         self.counts[name, tuple(labels.items())] += by
 
     def event(self, event: Event, **told: Any) -> None:
-        """An event of the protocols: counted, and written with all it says."""
+        """An event of the protocols: counted, and written with all it says, unless there are too many."""
         kind = type(event).__name__
         self.count("events", event=kind)
-        fields: dict[str, Any] = msgspec.structs.asdict(event)
-        self._line(kind, {**told, **fields})
+        second = int(time.monotonic())
+        if second != self._second:
+            self._second = second
+            self._written.clear()
+        self._written[kind] += 1
+        if self._written[kind] <= MOST_A_SECOND:
+            fields: dict[str, Any] = msgspec.structs.asdict(event)
+            self._line(kind, {**told, **fields})
 
     def write(self, what: str, **fields: Any) -> None:
         if self._path is not None:

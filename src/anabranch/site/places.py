@@ -20,6 +20,8 @@ from anabranch.topology import Topology
 
 LOOPBACK = "127.0.0.1"
 PORT = 4222
+LONGEST_TRIGGER = 10.0
+"""A query that waits for its next batch is not told to stop before that is due."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -220,4 +222,8 @@ def _spark(settings: dict[str, Any], where: str) -> Spark:
     for field in ("partitions", "salts", "batch_bytes"):
         if getattr(spark, field) < 1:
             raise ConfigError(f"{where}, spark: {field} is {getattr(spark, field)}; it must be at least 1")
+    if not 0 <= spark.trigger <= LONGEST_TRIGGER:
+        raise ConfigError(
+            f"{where}, spark: trigger is {spark.trigger:g}; write seconds from 0 to {LONGEST_TRIGGER:g}"
+        )
     return spark

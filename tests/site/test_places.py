@@ -204,6 +204,7 @@ TO_SPARK = '[[sites.a.sinks]]\nkind = "spark"\napplication = "alerts@a"\n'
         ('[sites.a]\nnats = "nats://logs.example.net"\n', "logs.example.net is not this machine"),
         ('[network]\ndelay = "1 ms"\n[sites.a]\n[sites.b]\n', "as that of 'a'"),
         ('[sites.a]\nspark = { memory = "1g" }\n', 'write engine = "spark"'),
+        ('[live]\nspark = { memory = "1g" }\n[sites.a]\n', 'write engine = "spark"'),
         ('[sites.a]\nengine = "spark"\nspark = { memry = "1g" }\n', "memry"),
         ('[sites.a]\nengine = "spark"\nspark = { partitions = 0 }\n', "partitions is 0"),
         ('[sites.a]\nengine = "spark"\nspark = { trigger = -0.1 }\n', "trigger is -0.1; write seconds"),

@@ -145,7 +145,9 @@ def _place(name: str, table: LiveTable, own: LiveForm, path: Path, by_spark: boo
     engine = said("engine") or "arrow"
     settings = {**table.spark, **own.spark}
     sources, sinks = read_sources(own.sources, where, path), read_sinks(own.sinks, where, path)
-    if engine == "arrow" and settings and not (by_spark or _is_spark(sources, sinks)):
+    # What stands in the table is for the others where a site says itself that it runs on Arrow.
+    meant = own.spark if own.engine is not None else settings
+    if engine == "arrow" and meant and not (by_spark or _is_spark(sources, sinks)):
         raise ConfigError(f'{where}: has Spark settings but runs on Arrow; write engine = "spark"')
     spark = _spark(settings, where)
     ports = {"port": said("port"), "metrics_port": said("metrics_port")}

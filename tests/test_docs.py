@@ -45,7 +45,7 @@ def run_blocks(text: str, directory: Path) -> int:
 
 
 def test_the_quickstart_runs_as_it_is_written(tmp_path: Path) -> None:
-    assert run_blocks((ROOT / "docs" / "quickstart.md").read_text(), tmp_path) == 4
+    assert run_blocks((ROOT / "docs" / "quickstart.md").read_text(), tmp_path) == 5
 
 
 def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:

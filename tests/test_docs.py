@@ -5,11 +5,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 from xml.etree import ElementTree
 
 import pytest
 
 from anabranch.cli.reference import page
+from anabranch.protocols.events import Event
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -43,7 +45,7 @@ def run_blocks(text: str, directory: Path) -> int:
 
 
 def test_the_quickstart_runs_as_it_is_written(tmp_path: Path) -> None:
-    assert run_blocks((ROOT / "docs" / "quickstart.md").read_text(), tmp_path) == 4
+    assert run_blocks((ROOT / "docs" / "quickstart.md").read_text(), tmp_path) == 5
 
 
 def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
@@ -75,6 +77,24 @@ def test_every_page_can_be_reached_from_the_index() -> None:
     docs = ROOT / "docs"
     linked = {(docs / target).resolve() for target in LINK.findall((docs / "index.md").read_text())}
     assert {path for path in docs.rglob("*.md") if path.name != "index.md"} <= linked
+
+
+def test_whatever_a_site_reports_is_explained_to_who_operates_it() -> None:
+    """Events with what to do, and what they promise; lines of the journals with what they say."""
+    site = "\n".join(path.read_text() for path in sorted((ROOT / "src" / "anabranch" / "site").rglob("*.py")))
+    events = {each.__name__ for each in get_args(Event)} | set(re.findall(r'event="(\w+)"', site))
+    lines = set(re.findall(r'(?:journal\.write|_tell)\(\s*"([^"]+)"', site))
+    assert {"Gap", "SlowReader"} <= events
+    assert {"branch broke", "engine failed"} <= lines
+    operations = (ROOT / "docs" / "guides" / "operations.md").read_text()
+    guarantees = (ROOT / "docs" / "concepts" / "guarantees.md").read_text()
+    for event in events:
+        assert f"| `{event}` |" in operations, event
+        assert f"| `{event}` |" in guarantees, event
+    explained = {
+        word for row in re.findall(r"^\|([^|]+)\|", operations, re.M) for word in re.findall("`([^`]+)`", row)
+    }
+    assert lines <= explained, lines - explained
 
 
 def test_the_reference_of_the_command_line_is_up_to_date() -> None:

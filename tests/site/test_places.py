@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import anabranch as ab
 from anabranch.cli.site import configured
 from anabranch.site.config import ConfigError, Spark
+from anabranch.site.driver import settings_of
 from anabranch.site.http.settings import Http, Token
 from anabranch.site.places import LiveSites
 from anabranch.site.sinks.settings import Parquet, ToSpark
@@ -63,6 +65,27 @@ def test_a_site_says_what_is_its_own_and_the_table_the_rest(tmp_path: Path) -> N
     assert ohio.address == ("nats.example.net", 4444)
     assert sites.security == tmp_path / "keys"
     assert sites.url("tokyo") == "tls://tokyo.example.net:4333"
+
+
+def test_what_the_file_says_of_spark_reaches_the_driver(tmp_path: Path) -> None:
+    conf = {"spark.driver.extraJavaOptions": "-XX:+UseG1GC"}
+    said = Spark("local[2]", "2g", 8, 4, 1 << 20, 1.5, "/mnt/checkpoints", conf)
+    others = (field for field in msgspec.structs.fields(Spark) if field.name != "conf")
+    table = "\n".join(f"{field.name} = {getattr(said, field.name)!r}" for field in others)
+    dotted = "\n".join(f'"{name}" = "{value}"' for name, value in conf.items())
+    text = f'[live]\nengine = "spark"\n[sites.a.spark]\n{table}\n[sites.a.spark.conf]\n{dotted}\n'
+    sites = load(tmp_path, text).check()
+    q = ab.Query("watch")
+    q.output("all", q.source("load", "host string").where("host = 'a'", name="some"))
+    plan = ab.full_mesh(q.graph, {"load": ("a",)}, {"some": ("a",)}, ())
+    config = configured(sites, sites.place("a"), q.graph, plan)
+    assert config.spark == said
+    assert config.checkpoints == said.checkpoints
+    given = settings_of(config, said)
+    for field in msgspec.structs.fields(Spark):
+        if field.name != "checkpoints":
+            assert getattr(given, field.name) == getattr(said, field.name)
+            assert getattr(said, field.name) != field.default
 
 
 def test_the_simulator_reads_the_same_file(tmp_path: Path) -> None:
@@ -181,8 +204,12 @@ TO_SPARK = '[[sites.a.sinks]]\nkind = "spark"\napplication = "alerts@a"\n'
         ('[sites.a]\nnats = "nats://logs.example.net"\n', "logs.example.net is not this machine"),
         ('[network]\ndelay = "1 ms"\n[sites.a]\n[sites.b]\n', "as that of 'a'"),
         ('[sites.a]\nspark = { memory = "1g" }\n', 'write engine = "spark"'),
+        ('[live]\nspark = { memory = "1g" }\n[sites.a]\n', 'write engine = "spark"'),
         ('[sites.a]\nengine = "spark"\nspark = { memry = "1g" }\n', "memry"),
         ('[sites.a]\nengine = "spark"\nspark = { partitions = 0 }\n', "partitions is 0"),
+        ('[sites.a]\nengine = "spark"\nspark = { trigger = -0.1 }\n', "trigger is -0.1; write seconds"),
+        ('[sites.a]\nengine = "spark"\nspark = { trigger = nan }\n', "trigger is nan; write seconds"),
+        ('[sites.a]\nengine = "spark"\nspark = { trigger = 60 }\n', "from 0 to 10"),
         ('[sites.a]\nhttp = { host = "0.0.0.0" }\n', "there are no tokens"),
         ("[sites.a]\nport = 70000\n", "ports are from 1 to 65535"),
         ('[sites.a]\nnats = "logs"\n', "write a URL"),

@@ -1,4 +1,4 @@
-"""``anabranch demo --live``: the directory, the screen and the exit status."""
+"""``anabranch demo`` on real sites: the directory, the screen and the exit status."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from anabranch.engines.arrow import ArrowEngine
-from anabranch.engines.spark.run import Command, Event, Server, Settings
+from anabranch.engines.spark.run import Command, Event
 from anabranch.log import names
 from anabranch.log.codec import Malformed
 from anabranch.log.connection import FAILURES
@@ -26,7 +26,7 @@ from anabranch.site.attached import Attached
 from anabranch.site.backoff import Backoff
 from anabranch.site.clock import Clock
 from anabranch.site.config import Deployment, Schemas, SiteConfig, Spark
-from anabranch.site.driver import Driver
+from anabranch.site.driver import Driver, settings_of
 from anabranch.site.gate import Gate
 from anabranch.site.http.endpoint import Endpoint
 from anabranch.site.http.settings import Http
@@ -211,22 +211,12 @@ class SiteAgent:
             self._start_driver(self.config.spark)
 
     def _start_driver(self, spark: Spark) -> None:
-        access = self.config.access(self.config.site)
-        settings = Settings(
-            server=Server(
-                access.url if access.tls is None else access.tls.within(access.url, access.server or "")
-            ),
-            directory=str(self.config.directory / "spark"),
-            name=f"{self.config.query} at {self.config.site}",
-            master=spark.master,
-            memory=spark.memory,
-            partitions=spark.partitions,
-            salts=spark.salts,
-            batch_bytes=spark.batch_bytes,
-            conf=spark.conf,
-        )
         self._driver = Driver(
-            settings, self.journal, self._on_driver, self._on_driver_gone, self._on_driver_failed
+            settings_of(self.config, spark),
+            self.journal,
+            self._on_driver,
+            self._on_driver_gone,
+            self._on_driver_failed,
         )
 
     def _on_driver(self, event: Event) -> None:

@@ -30,14 +30,16 @@ class ConfigError(ValueError):
 
 class Spark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The engine of a site. ``master``: any that Spark knows; ``partitions``: of the state of each operator;
-    ``salts``: parts into which a join without ``on`` is divided; ``checkpoints``: where all hosts of a
-    cluster see it, unless given under the site's directory. ``conf``: more of Spark's settings, which win."""
+    ``salts``: parts into which a join without ``on`` is divided; ``trigger``: seconds between the beginnings
+    of two batches, at least, unless much waits; ``checkpoints``: where all hosts of a cluster see it, unless
+    given under the site's directory. ``conf``: more of Spark's settings, which win."""
 
     master: str = "local[1]"
     memory: str = "512m"
     partitions: int = 1
     salts: int = 1
     batch_bytes: int = 64 << 20
+    trigger: float = 0.2
     checkpoints: str | None = None
     conf: dict[str, str] = {}
 

@@ -20,11 +20,13 @@ from anabranch.engines.spark.run import (
     Event,
     Leave,
     Ready,
+    Server,
     Settings,
     decode_event,
     encode,
 )
 from anabranch.site.backoff import Backoff
+from anabranch.site.config import SiteConfig, Spark
 from anabranch.site.journal import Journal, words_to
 
 MOST_DEATHS = 6
@@ -37,6 +39,24 @@ _LEFT = 60.0
 
 class DriverFailed(RuntimeError):
     """The driver does not stay up: the sentence says where to look."""
+
+
+def settings_of(config: SiteConfig, spark: Spark) -> Settings:
+    """What the driver of this site is started with."""
+    access = config.access(config.site)
+    url = access.url if access.tls is None else access.tls.within(access.url, access.server or "")
+    return Settings(
+        server=Server(url),
+        directory=str(config.directory / "spark"),
+        name=f"{config.query} at {config.site}",
+        master=spark.master,
+        memory=spark.memory,
+        partitions=spark.partitions,
+        salts=spark.salts,
+        batch_bytes=spark.batch_bytes,
+        trigger=spark.trigger,
+        conf=spark.conf,
+    )
 
 
 class Driver:

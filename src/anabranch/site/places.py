@@ -20,6 +20,8 @@ from anabranch.topology import Topology
 
 LOOPBACK = "127.0.0.1"
 PORT = 4222
+LONGEST_TRIGGER = 10.0
+"""A query that waits for its next batch is not told to stop before that is due."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -143,7 +145,9 @@ def _place(name: str, table: LiveTable, own: LiveForm, path: Path, by_spark: boo
     engine = said("engine") or "arrow"
     settings = {**table.spark, **own.spark}
     sources, sinks = read_sources(own.sources, where, path), read_sinks(own.sinks, where, path)
-    if engine == "arrow" and settings and not (by_spark or _is_spark(sources, sinks)):
+    # What stands in the table is for the others where a site says itself that it runs on Arrow.
+    meant = own.spark if own.engine is not None else settings
+    if engine == "arrow" and meant and not (by_spark or _is_spark(sources, sinks)):
         raise ConfigError(f'{where}: has Spark settings but runs on Arrow; write engine = "spark"')
     spark = _spark(settings, where)
     ports = {"port": said("port"), "metrics_port": said("metrics_port")}
@@ -220,4 +224,8 @@ def _spark(settings: dict[str, Any], where: str) -> Spark:
     for field in ("partitions", "salts", "batch_bytes"):
         if getattr(spark, field) < 1:
             raise ConfigError(f"{where}, spark: {field} is {getattr(spark, field)}; it must be at least 1")
+    if not 0 <= spark.trigger <= LONGEST_TRIGGER:
+        raise ConfigError(
+            f"{where}, spark: trigger is {spark.trigger:g}; write seconds from 0 to {LONGEST_TRIGGER:g}"
+        )
     return spark

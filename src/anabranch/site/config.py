@@ -39,7 +39,7 @@ class Spark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     partitions: int = 1
     salts: int = 1
     batch_bytes: int = 64 << 20
-    trigger: float = 0.2
+    trigger: float = 0.15
     checkpoints: str | None = None
     conf: dict[str, str] = {}
 

@@ -164,7 +164,7 @@ def stages(before: Counters, after: Counters, batches: dict[str, float], whole: 
     committed, out = (age(what, "log_rows", "out/made") for what in ("log_age_asked_us", "log_age_us"))
     cycle = batches["triggerExecution"]
     waits = batches["square"] / (2 * cycle) * 1e3
-    plans = sum(batches.get(name, 0.0) for name in ("latestOffset", "walCommit", "getBatch", "queryPlanning"))
+    plans = sum(batches.get(name, 0.0) for name in ("walCommit", "getBatch", "queryPlanning"))
     took = {
         "entry": entry,
         "entry_log": entered - entry,

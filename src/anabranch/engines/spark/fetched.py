@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +17,11 @@ from anabranch.engines.spark.orders import schema_of
 from anabranch.engines.spark.user_code import conform
 from anabranch.log import handover, names
 from anabranch.log.blocking import Server
+from anabranch.log.handing import hand_over
 from anabranch.log.handover import Done, Piece
 from anabranch.types import Column
 
 NAME = "anabranch-fetched"
-PATIENCE = 120.0
-"""Seconds in which the agent must take what is handed over; then the query fails and comes again."""
 
 
 class FetchError(ValueError):
@@ -41,12 +41,8 @@ class Target(msgspec.Struct, frozen=True):
     stream: str
     columns: tuple[Column, ...]
 
-    def hand_over(self, message: handover.Handover) -> None:
-        """Again and again while there is nobody to take it: a repetition costs nothing."""
-        server = Server(self.url, self.user, self.password)
-        answer = server.request(names.fetched(self.query), handover.encode(message), PATIENCE)
-        if answer != handover.OK:
-            raise OSError(f"the agent does not take the batch: {answer.decode('utf-8', 'replace')}")
+    def hand_over(self, messages: Iterable[handover.Handover]) -> int:
+        return hand_over(Server(self.url, self.user, self.password), names.fetched(self.query), messages)
 
 
 class FetchedSink(DataSource):  # type: ignore[misc]
@@ -76,23 +72,24 @@ class FetchedWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
         target = self._target
         task = f"{context.partitionId()}.{context.taskAttemptId()}.{target.life}"
-        schema = schema_of(target.columns)
-        sent = 0
-        for rows in iterator:
-            checked = _checked(conform(rows, schema), target.stream)
-            for data in handover.pieces(checked):
-                target.hand_over(Piece(target.fragment, target.run, batch, task, sent, target.stream, data))
-                sent += 1
-        return Sent(task, sent)
+        return Sent(task, target.hand_over(_pieces(iterator, target, batch, task)))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         target = self._target
         sent = [message for message in messages if isinstance(message, Sent)]
         pieces = {message.task: message.pieces for message in sent if message.pieces}
-        target.hand_over(Done(target.fragment, target.run, batchId, pieces, {}, {}))
+        target.hand_over([Done(target.fragment, target.run, batchId, pieces, {}, {})])
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Pieces without a ``Done`` are nothing to the agent."""
+
+
+def _pieces(batches: Iterable[pa.RecordBatch], target: Target, batch: int, task: str) -> Iterator[Piece]:
+    schema = schema_of(target.columns)
+    number = itertools.count()
+    for rows in batches:
+        for data in handover.pieces(_checked(conform(rows, schema), target.stream)):
+            yield Piece(target.fragment, target.run, batch, task, next(number), target.stream, data)
 
 
 def _checked(rows: pa.RecordBatch, stream: str) -> pa.RecordBatch:

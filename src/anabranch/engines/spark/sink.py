@@ -9,6 +9,7 @@ and only then does Spark call the batch committed.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -26,6 +27,7 @@ from anabranch.engines.spark.promises import Promise, promised
 from anabranch.engines.spark.user_code import conform
 from anabranch.log import handover, names
 from anabranch.log.blocking import Server
+from anabranch.log.handing import hand_over
 from anabranch.log.handover import Done, Piece
 from anabranch.streams.batch import with_ids
 from anabranch.types import Column, arrow_schema
@@ -34,8 +36,6 @@ EXPORT = "_export"
 LARGEST_RESULT = "64m"
 """What Spark may collect in the driver; as its setting ``spark.driver.maxResultSize``."""
 _TOO_LARGE = "spark.driver.maxResultSize"
-PATIENCE = 120.0
-"""Seconds in which the agent must take what is handed over; then the query fails and comes again."""
 
 
 class Export(msgspec.Struct, frozen=True):
@@ -63,20 +63,14 @@ class Target(msgspec.Struct, frozen=True):
 
     def send(self, batches: Iterable[pa.RecordBatch], batch: int, sender: str) -> int:
         """Sends all rows, and says in how many pieces."""
-        count = 0
+        return self.hand_over(self._pieces(batches, batch, sender))
 
-        def pieces() -> Iterator[bytes]:
-            nonlocal count
-            for rows in batches:
-                for export, part in self._parts(rows):
-                    for data in handover.pieces(part):
-                        piece = Piece(self.fragment, self.run, batch, sender, count, export.stream, data)
-                        count += 1
-                        yield handover.encode(piece)
-
-        for answer in self._server.request_all(names.engine(self.query), pieces(), PATIENCE):
-            _taken(answer)
-        return count
+    def _pieces(self, batches: Iterable[pa.RecordBatch], batch: int, sender: str) -> Iterator[Piece]:
+        number = itertools.count()
+        for rows in batches:
+            for export, part in self._parts(rows):
+                for data in handover.pieces(part):
+                    yield Piece(self.fragment, self.run, batch, sender, next(number), export.stream, data)
 
     def _parts(self, rows: pa.RecordBatch) -> Iterator[tuple[Export, pa.RecordBatch]]:
         """The rows of each export, as its stream has them."""
@@ -95,18 +89,9 @@ class Target(msgspec.Struct, frozen=True):
                 bare = pa.RecordBatch.from_arrays([*part.columns[1:4], *user], names=schema.names)
                 yield export, conform(bare, schema)
 
-    def hand_over(self, message: handover.Handover) -> None:
-        """Again and again while there is nobody to take it: a repetition costs nothing."""
-        _taken(self._server.request(names.engine(self.query), handover.encode(message), PATIENCE))
-
-    @property
-    def _server(self) -> Server:
-        return Server(self.url, self.user, self.password, self.fragment)
-
-
-def _taken(answer: bytes) -> None:
-    if answer != handover.OK:
-        raise OSError(f"the agent does not take the batch: {answer.decode('utf-8', 'replace')}")
+    def hand_over(self, messages: Iterable[handover.Handover]) -> int:
+        server = Server(self.url, self.user, self.password, self.fragment)
+        return hand_over(server, names.engine(self.query), messages)
 
 
 class HandoverSink:
@@ -154,7 +139,7 @@ class HandoverSink:
             {export.stream: promised(export.promise, offsets, before) for export in target.exports},
             {stream: offset.position for stream, offset in offsets.inputs.items()},
         )
-        target.hand_over(done)
+        target.hand_over([done])
 
 
 def _bytes(batch: Batch | None) -> int:

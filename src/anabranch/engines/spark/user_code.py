@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from anabranch.log import handover, names
 from anabranch.log.blocking import Server
+from anabranch.log.handing import hand_over
 from anabranch.nodes import Custom
 from anabranch.operators.user import Poison, RowFunction, as_given, describe, instance
 from anabranch.streams.batch import HI, LO, TIMESTAMP, TS, Batch, ints, with_ids
@@ -21,8 +22,6 @@ from anabranch.types import Column, arrow_schema
 
 ORDINAL = "_ordinal"
 MEMBERS = "_members"
-PATIENCE = 120.0
-"""Seconds in which the agent must take a report; then the query fails and comes again."""
 
 
 class Reports(msgspec.Struct, frozen=True):
@@ -37,14 +36,14 @@ class Reports(msgspec.Struct, frozen=True):
 
     def tell(self, poison: list[Poison]) -> None:
         """Returns when the agent knows of it."""
-        server = Server(self.url, self.user, self.password)
-        for each in poison:
-            message = handover.Poison(
-                self.fragment, self.run, each.operator, each.ts, each.hi, each.lo, each.error
-            )
-            answer = server.request(names.engine(self.query), handover.encode(message), PATIENCE)
-            if answer != handover.OK:
-                raise OSError(f"the agent does not take a report: {answer.decode('utf-8', 'replace')}")
+        hand_over(
+            Server(self.url, self.user, self.password),
+            names.engine(self.query),
+            [
+                handover.Poison(self.fragment, self.run, each.operator, each.ts, each.hi, each.lo, each.error)
+                for each in poison
+            ],
+        )
 
 
 def _tell(reports: Reports | None, poison: list[Poison]) -> None:

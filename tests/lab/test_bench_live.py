@@ -212,7 +212,7 @@ def test_latency_is_told_with_its_stages() -> None:
 @pytest.mark.slow
 @pytest.mark.xdist_group("spark")
 def test_a_footprint_is_of_all_processes_by_kind(tmp_path: Path) -> None:
-    told = bench_footprint.measure(sites=2, rate=50.0, seconds=3.0, settle=1.0)
+    told = bench_footprint.measure(sites=2, rate=50.0, seconds=3.0, settle=1.0, warm=0.0)
     assert {"agent", "jvm", "log server", "spark driver", "spark worker", "supervisor"} <= set(told["pss_mb"])
     assert told["processes"]["jvm"] == told["processes"]["agent"] == 2
     assert "other" not in told["processes"], told["processes"]

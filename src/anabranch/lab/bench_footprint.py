@@ -27,15 +27,23 @@ def measure(
     rate: float = 100.0,
     seconds: float = 30.0,
     settle: float = 10.0,
+    warm: float = 60.0,
     spark: Spark | None = Spark(),  # noqa: B008 - frozen
 ) -> dict[str, Any]:
-    """Each phase is measured over ``seconds`` after it has had ``settle`` seconds."""
+    """Each phase is measured over ``seconds`` after it has had ``settle`` seconds, the first after ``warm``
+    more: four Javas that have just begun are busy with themselves."""
     with tempfile.TemporaryDirectory(prefix="anabranch-") as directory:
-        return run(_measure(sites, rate, seconds, settle, Path(directory), spark))
+        return run(_measure(sites, rate, seconds, settle, warm, Path(directory), spark))
 
 
 async def _measure(
-    sites: int, rate: float, seconds: float, settle: float, directory: Path, spark: Spark | None
+    sites: int,
+    rate: float,
+    seconds: float,
+    settle: float,
+    warm: float,
+    directory: Path,
+    spark: Spark | None,
 ) -> dict[str, Any]:
     names = [f"site{number}" for number in range(1, sites + 1)]
     graph = aggregate()
@@ -49,6 +57,7 @@ async def _measure(
         try:
             feed = Feed(producer.send, rate)
             await application.until(1, PATIENCE)
+            await asyncio.sleep(warm)
 
             async def phase() -> dict[str, float]:
                 await asyncio.sleep(settle)

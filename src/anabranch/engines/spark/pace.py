@@ -19,7 +19,7 @@ from __future__ import annotations
 CROWDED, FREE = 0.75, 0.6
 """Shares of the machine's processors that are in use."""
 _MORE, _LESS = 1.25, 0.9
-_MOST = 4.0
+_MOST = 3.0
 
 
 class Pace:

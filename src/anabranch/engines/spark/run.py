@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     split_bytes: int = 16 << 20
     """An input of which a batch takes more than this is read by several tasks."""
     trigger: float = 0.15
-    """Seconds between the beginnings of two batches, at least, unless much waits to be read; up to four times
+    """Seconds between the beginnings of two batches, at least, unless much waits to be read; up to three times
     as many where the machine is crowded."""
     patience: float = 1.0
     """Seconds that an idle query waits at a time for something new."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 from one_site import Site
@@ -106,6 +108,21 @@ def test_what_is_killed_goes_on_where_it_was(case: Case) -> None:
     site.wait_until(site.finished)
     case.check()
     assert site.driver.leave() == 0
+
+
+def test_a_backlog_before_a_join_is_taken_in_by_little(case: Case) -> None:
+    """What a join has read it holds in memory, so what has come while the site was away must not be one
+    batch."""
+    site = case.site
+    site.settings = msgspec.structs.replace(site.settings, join_bytes=1)
+    case.feed(0, CHUNKS)
+    site.start_driver()
+    site.start_fragment()
+    site.wait_until(site.finished)
+    case.check()
+    read = [done.positions["load"] for done, _ in site.delivered]
+    assert read == sorted(read)
+    assert max(after - before for before, after in pairwise([0, *read])) == 1
 
 
 def test_a_lost_checkpoint_is_made_up_for_from_the_log(case: Case) -> None:

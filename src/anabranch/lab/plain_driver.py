@@ -57,7 +57,7 @@ def read(spark: Any, job: Job, stream: str) -> Any:
         marks=False,
         waits=stream == next(iter(job.sources)),
         taken=str(taken),
-        batch_bytes=settings.batch_bytes,
+        batch_bytes=settings.batch_bytes_of(job.kind == "join"),
         along_bytes=settings.along_bytes,
         split_bytes=settings.split_bytes,
         trigger=settings.trigger,

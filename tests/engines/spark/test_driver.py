@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,21 @@ def test_what_is_too_much_for_the_driver_is_sent_by_tasks(tmp_path: Path, settin
         assert all(sender.count(".") == 2 for sender in senders), senders
     finally:
         site.close()
+
+
+def test_a_backlog_before_a_join_is_taken_in_by_little(case: Case) -> None:
+    """What a join has read it holds in memory, so what has come while the site was away must not be one
+    batch."""
+    site = case.site
+    site.settings = msgspec.structs.replace(site.settings, join_bytes=1)
+    case.feed(0, CHUNKS)
+    site.start_driver()
+    site.start_fragment()
+    site.wait_until(site.finished)
+    case.check()
+    read = [done.positions["load"] for done, _ in site.delivered]
+    assert read == sorted(read)
+    assert max(after - before for before, after in pairwise([0, *read])) == 1
 
 
 def test_a_lost_checkpoint_is_made_up_for_from_the_log(case: Case) -> None:

@@ -127,7 +127,7 @@ def _read(
         timed,
         stream == streams[0],
         str(taken),
-        settings.batch_bytes,
+        settings.batch_bytes_of(any(isinstance(graph.node(name), Join) for name in run.operators)),
         settings.along_bytes,
         settings.split_bytes,
         settings.trigger,

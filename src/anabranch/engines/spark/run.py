@@ -41,18 +41,24 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Into how many parts the left side of a join without ``on`` is divided; the right side goes to all."""
     batch_bytes: int = 64 << 20
     """What one batch takes in of each input, at most, unless a single record is larger."""
+    join_bytes: int = 4 << 20
+    """The same where there is a join: the heap holds every row of a batch until a later one has evicted it,
+    and a row takes many times its bytes there."""
     along_bytes: int = 4 << 20
     """An input of which a batch takes no more than this is read beside the driver, not by a task."""
     split_bytes: int = 16 << 20
     """An input of which a batch takes more than this is read by several tasks."""
     trigger: float = 0.15
-    """Seconds between the beginnings of two batches, at least, unless much waits to be read; up to three times
-    as many where the machine is crowded."""
+    """Seconds between the beginnings of two batches, at least, unless much waits to be read; up to three
+    times as many where the machine is crowded."""
     patience: float = 1.0
     """Seconds that an idle query waits at a time for something new."""
     progress: float = 1.0
     """Seconds between reports of progress."""
     conf: dict[str, str] = {}
+
+    def batch_bytes_of(self, joins: bool) -> int:
+        return min(self.batch_bytes, self.join_bytes) if joins else self.batch_bytes
 
 
 class Input(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -118,8 +118,6 @@ def _branches(life: Life, stream: str, rejoin: Rejoin) -> Iterator[BranchStatus]
     total = max(1, sum(firsts))
     for source, reader in rejoin.readers.items():
         link = life.links.branches.get((stream, source))
-        behind = rejoin.frontier.punctuation - reader.promise
-        told = reader.promise != BEGINNING
         yield BranchStatus(
             stream,
             source,
@@ -128,8 +126,19 @@ def _branches(life: Life, stream: str, rejoin: Rejoin) -> Iterator[BranchStatus]
             0 if link is None or link.tail is None else link.tail.behind,
             rejoin.received[reader.index],
             round(firsts[reader.index] / total, 4),
-            round(max(0, behind) / 1e6, 3) if told else None,
+            _lag(rejoin.frontier.punctuation, reader.promise),
         )
+
+
+def _lag(frontier: int, promise: int) -> float | None:
+    """Seconds; None while a branch has promised nothing, or only others have come to the end.
+
+    >>> _lag(3_000_000, 1_500_000), _lag(1, 2), _lag(1, BEGINNING), _lag(END, 1), _lag(END, END)
+    (1.5, 0.0, None, None, 0.0)
+    """
+    if promise == BEGINNING or promise < frontier == END:
+        return None
+    return round(max(0, frontier - promise) / 1e6, 3)
 
 
 def _age(punctuation: int, now: int) -> float | None:

@@ -213,7 +213,9 @@ def test_latency_is_told_with_its_stages() -> None:
 @pytest.mark.xdist_group("spark")
 def test_a_footprint_is_of_all_processes_by_kind(tmp_path: Path) -> None:
     told = bench_footprint.measure(sites=2, rate=50.0, seconds=3.0, settle=1.0, warm=0.0)
-    assert {"agent", "jvm", "log server", "spark driver", "spark worker", "supervisor"} <= set(told["pss_mb"])
+    assert {"agent", "jvm", "log server", "spark driver", "spark source or sink", "supervisor"} <= set(
+        told["pss_mb"]
+    )
     assert told["processes"]["jvm"] == told["processes"]["agent"] == 2
     assert "other" not in told["processes"], told["processes"]
     assert told["pss_gb"] == pytest.approx(sum(told["pss_mb"].values()) / 1e3, abs=0.02)

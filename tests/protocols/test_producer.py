@@ -158,3 +158,13 @@ def test_a_producer_that_is_told_promises_by_no_clock_and_asks_before_it_begins(
     assert (p.is_safe, p.next, p.high) == (True, 9, 60)
     p.tell(2100, 20)
     assert p.promise == 45
+
+
+def test_what_is_safe_before_it_is_offered_is_not_kept() -> None:
+    """An earlier life has brought it, and its last messages came after this one had asked how far it was."""
+    p = producer()
+    p.on_accepted(SECOND, Accepted("s", "p", 5, 9 * SECOND, 9 * SECOND, 0))
+    p.offer(2 * SECOND, tuples(1, 2, 3), promise=8 * SECOND)
+    assert not p.is_safe
+    p.on_accepted(3 * SECOND, Accepted("s", "p", 5, 9 * SECOND, 9 * SECOND, 0))
+    assert p.is_safe

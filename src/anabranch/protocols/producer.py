@@ -162,10 +162,8 @@ class Producer:
     def on_accepted(self, now: int, accepted: Accepted) -> None:
         if not self._told or self.source.timestamps == "entry":
             self._high = max(self._high, accepted.high)
-        safe = (accepted.until, accepted.promise)
-        if safe <= self._safe:
-            return
-        self._safe = safe
+        # What is offered may be safe already: an earlier life of this producer has brought it, too.
+        self._safe = max(self._safe, (accepted.until, accepted.promise))
         while self._outbox and self._is_safe(self._outbox[0]):
             # Only this is progress: the promises of an entry point's clock go on while it misses tuples.
             self._progress = now

@@ -152,6 +152,21 @@ def test_a_backlog_before_a_join_is_taken_in_by_little(case: Case) -> None:
     assert max(after - before for before, after in pairwise([0, *read])) == 1
 
 
+def test_a_stream_that_only_promises_is_a_batch_without_rows(tmp_path: Path) -> None:
+    q = ab.Query("quiet")
+    q.output("all", q.source("words", "word string").where("word <> ''", name="kept"))
+    site = Site(q.graph, ("kept",), ("kept",), tmp_path)
+    try:
+        site.start_driver()
+        site.start_fragment()
+        for promise in (1_000_000, 2_000_000):
+            site.logs["words"].append(None, promise)
+            site.wait_until(lambda promise=promise: site.promised.get((site.current, "kept")) == promise)
+        assert not site.output("kept")
+    finally:
+        site.close()
+
+
 def test_a_lost_checkpoint_is_made_up_for_from_the_log(case: Case) -> None:
     site = case.site
     site.start_driver()

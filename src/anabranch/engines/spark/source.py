@@ -257,8 +257,9 @@ class LogReader(_SimpleStreamReaderWrapper):  # type: ignore[misc]
         size = self._size(begin, until)
         if len(parts) != 1 or size is None or size > self._place.along_bytes:
             return None
-        rows: list[pa.RecordBatch] = pa.Table.from_batches(self.read(parts[0])).combine_chunks().to_batches()
-        return iter(rows)
+        rows: list[pa.RecordBatch] = list(self.read(parts[0]))
+        # A stream that has only promised something brings no rows.
+        return iter(pa.Table.from_batches(rows).combine_chunks().to_batches() if rows else rows)
 
     def _parts(self, first: int, end: int) -> int:
         """How many tasks shall read this: by its size if that is known, else one."""
